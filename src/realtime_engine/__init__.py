@@ -1,0 +1,85 @@
+"""Realtime Engine: many people in front of one stateful, chunk-generating model."""
+
+import logging
+
+from .core.clock import Clock, MonotonicClock
+from .core.composed import ComposedEngine
+from .core.contract import EngineManifest, RealtimeInterface, SessionInit, StepResult
+from .core.errors import (
+    AdmissionError,
+    EngineContractError,
+    OutboxClosed,
+    RealtimeEngineError,
+    SessionClaimedError,
+    StepFailure,
+)
+from .core.lanes import Lane
+from .core.messages import (
+    Action,
+    ActiveChanged,
+    Attach,
+    Attached,
+    Chunk,
+    Detach,
+    Detached,
+    Failed,
+    InboxMsg,
+    Rejected,
+    Reset,
+    ResetDone,
+    SessionEvent,
+    SetActive,
+    Stamps,
+)
+from .core.monitor import ServeMonitor, ServeSnapshot
+from .core.queues import Inbox, Outbox, OutboxSession
+from .core.replica import ReplicaEngine
+from .core.serve import default_serve, run_engine
+from .core.stages import Stage, StageBatch, StageModel
+from .examples.cpu_reference import CpuReferenceEngine
+
+__all__ = [
+    "Action",
+    "ActiveChanged",
+    "AdmissionError",
+    "Attach",
+    "Attached",
+    "Chunk",
+    "Clock",
+    "ComposedEngine",
+    "CpuReferenceEngine",
+    "Detach",
+    "Detached",
+    "EngineContractError",
+    "EngineManifest",
+    "Failed",
+    "Inbox",
+    "InboxMsg",
+    "Lane",
+    "MonotonicClock",
+    "Outbox",
+    "OutboxClosed",
+    "OutboxSession",
+    "RealtimeEngineError",
+    "RealtimeInterface",
+    "Rejected",
+    "ReplicaEngine",
+    "Reset",
+    "ResetDone",
+    "ServeMonitor",
+    "ServeSnapshot",
+    "SessionClaimedError",
+    "SessionEvent",
+    "SessionInit",
+    "SetActive",
+    "Stage",
+    "StageBatch",
+    "StageModel",
+    "Stamps",
+    "StepFailure",
+    "StepResult",
+    "default_serve",
+    "run_engine",
+]
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())

@@ -1,0 +1,61 @@
+"""Time as something that is passed in, so that a minute of pacing can run in a millisecond."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Protocol
+
+NS_PER_S = 1_000_000_000
+
+
+class Wakeup:
+    """A bell for one sleeping thread: rings are remembered, and answering one clears them all."""
+
+    __slots__ = ("_event",)
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def notify(self) -> None:
+        """Ring, from any thread."""
+        self._event.set()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Sleep until rung or until ``timeout_s`` has passed; true when it was rung."""
+        rung = self._event.wait(timeout_s)
+        self._event.clear()
+        return rung
+
+
+class Clock(Protocol):
+    """Monotonic time in nanoseconds, and sleeping until a moment of it."""
+
+    def now_ns(self) -> int: ...
+
+    def wait(self, wakeup: Wakeup, until_ns: int | None) -> None:
+        """Return when ``wakeup`` rings or at ``until_ns``; ``None`` waits for the bell alone."""
+
+    def give_way(self) -> None:
+        """Let other threads run for a moment, when there is no time to sleep."""
+
+
+class MonotonicClock:
+    """The machine's own clock."""
+
+    def now_ns(self) -> int:
+        return time.monotonic_ns()
+
+    def wait(self, wakeup: Wakeup, until_ns: int | None) -> None:
+        if until_ns is None:
+            wakeup.wait()
+            return
+        remaining_ns = until_ns - time.monotonic_ns()
+        if remaining_ns > 0:
+            wakeup.wait(remaining_ns / NS_PER_S)
+
+    def give_way(self) -> None:
+        time.sleep(1e-6)  # long enough for a thread that waits for the interpreter to get it, unlike sleep(0)
+
+
+MONOTONIC = MonotonicClock()

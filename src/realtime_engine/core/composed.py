@@ -1,0 +1,461 @@
+"""The batched engine: fixed rows, one lockstep batch, three lanes."""
+
+from __future__ import annotations
+
+import bisect
+import logging
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal
+
+from .contract import AdmissionError, EngineManifest, SessionInit, StepResult
+from .equality import same_mapping
+from .errors import StepFailure
+from .heavy import SitOutBudget
+from .lanes import DONE, Completion, Lane, Lanes, cuda_lanes, cuda_torch, inline_lanes, thread_lanes
+from .stages import Stage, StageBatch, StageModel
+
+__all__ = ["ComposedEngine"]
+
+logger = logging.getLogger(__name__)
+
+_ABSENT = object()
+_POLICIES = ("sit_out", "keep_running")
+
+
+class _Row:
+    """One session's place in the arena."""
+
+    __slots__ = (
+        "index",
+        "session_id",
+        "context",
+        "seeded",
+        "age",
+        "applied",
+        "encode",
+        "held_events",
+        "budget",
+    )
+
+    def __init__(self, index: int, session_id: str, context: Mapping[str, Any]) -> None:
+        self.index = index
+        self.session_id = session_id
+        self.context = context
+        self.seeded = False
+        self.age = 0
+        self.applied: dict[str, Any] = {}  # heavy values in effect
+        self.encode: _Encode | None = None
+        self.held_events: list[Any] = []  # edges that came while the row took no part
+        self.budget: SitOutBudget | None = None  # from the first heavy change on
+
+
+@dataclass(eq=False, slots=True)
+class _Encode:
+    """Rows on their way through ENCODE, each with the heavy values that it will have."""
+
+    wanted: dict[_Row, dict[str, Any]]
+    completion: Completion = DONE
+
+
+@dataclass(eq=False, slots=True)
+class _InFlight:
+    """A batch whose HOT work is done or under way and whose DEFERRED work is still to come."""
+
+    batch: StageBatch
+    hot_done: Completion
+
+
+class ComposedEngine:
+    """Drives a :class:`~realtime_engine.core.stages.StageModel`; Level 1 of the contract.
+
+    Args:
+        model: the model as stages.
+        pipeline: let DEFERRED of chunk N-1 overlap HOT of chunk N, for one chunk of latency. ``None`` decides: yes when
+            a CUDA device is there and the model has a DEFERRED stage.
+        midrun_attach: whether a session may join while seeded ones run. ``False`` is for models that seed a cohort in
+            one go; a later arrival gets :class:`AdmissionError`.
+        lanes: ``"auto"`` uses CUDA streams where torch has a device, and runs everything on the stepping thread
+            elsewhere. ``"thread"`` gives ENCODE, and DEFERRED of a pipeline, worker threads where there is no CUDA.
+
+    Not thread-safe: the serve loop calls it from one thread.
+
+    Raises:
+        ValueError: no HOT stage, an unknown ``lanes`` or heavy policy.
+    """
+
+    def __init__(
+        self,
+        model: StageModel,
+        *,
+        pipeline: bool | None = None,
+        midrun_attach: bool = True,
+        lanes: Literal["auto", "thread"] = "auto",
+    ) -> None:
+        if lanes not in ("auto", "thread"):
+            raise ValueError(f'lanes must be "auto" or "thread", got {lanes!r}')
+        self._model = model
+        self._midrun_attach = midrun_attach
+        self._lane_choice = lanes
+        stages = list(model.stages())
+        self._hot = [stage for stage in stages if stage.lane is Lane.HOT]
+        self._deferred = [stage for stage in stages if stage.lane is Lane.DEFERRED]
+        self._encode = [stage for stage in stages if stage.lane is Lane.ENCODE]
+        if not self._hot:
+            raise ValueError(f"{type(model).__name__}.stages() needs at least one stage with lane = Lane.HOT")
+        self._read_optional_hooks(model)
+        self._pipelined = self._decide_pipeline(pipeline)
+        self._manifest = replace(model.manifest(), pipeline_depth_chunks=2 if self._pipelined else 1)
+
+        size = self._manifest.max_sessions
+        self._rows: dict[str, _Row] = {}
+        self._free = list(range(size))  # sorted: the lowest free row is taken first
+        self._empty_slots: dict[int, str | None] = dict.fromkeys(range(size))
+        self._pending: list[_Row] = []
+        self._encodes: list[_Encode] = []
+        self._lanes: Lanes | None = None  # opened by the first step, on its thread
+        self._in_flight: _InFlight | None = None
+        self._finished: list[StepResult] = []  # decoded in a step that failed afterwards
+
+    def _read_optional_hooks(self, model: StageModel) -> None:
+        heavy_keys = getattr(model, "heavy_keys", None)
+        self._heavy_keys = tuple(heavy_keys()) if callable(heavy_keys) and self._encode else ()
+        heavy_policy = getattr(model, "heavy_policy", None)
+        policy = heavy_policy() if callable(heavy_policy) else "sit_out"
+        if policy not in _POLICIES:
+            raise ValueError(f"{type(model).__name__}.heavy_policy() must return one of {_POLICIES}, got {policy!r}")
+        self._sits_out = policy == "sit_out"
+        self._seed_ready = getattr(model, "seed_ready", None)
+        self._heavy_equal = getattr(model, "heavy_equal", None) or same_mapping
+        self._cuda_device = getattr(model, "cuda_device", None)
+
+    def _decide_pipeline(self, pipeline: bool | None) -> bool:
+        if pipeline is not None:
+            return bool(pipeline)
+        return bool(self._deferred) and cuda_torch(declared=self._cuda_device is not None) is not None
+
+    # -- the contract
+
+    def manifest(self) -> EngineManifest:
+        """The model's manifest with the pipeline depth of this engine."""
+        return self._manifest
+
+    def attach(self, init: SessionInit) -> None:
+        if init.session_id in self._rows:
+            return
+        if not self._free:
+            raise AdmissionError(f"the engine is full: all {len(self._rows)} rows are taken")
+        if not self._midrun_attach and any(row.seeded for row in self._rows.values()):
+            raise AdmissionError("the cohort is running and this engine admits nobody in mid-run (midrun_attach=False)")
+        row = _Row(self._free.pop(0), init.session_id, dict(init.context))
+        self._rows[init.session_id] = row
+        self._pending.append(row)
+
+    def reset(self, init: SessionInit) -> None:
+        """Seed an attached session anew. Raises :class:`AdmissionError`, nothing released, if it may not come back."""
+        row = self._rows.get(init.session_id)
+        if row is None:
+            raise AdmissionError(f"session {init.session_id!r} is not attached")
+        if not self._midrun_attach and any(other.seeded for other in self._rows.values() if other is not row):
+            raise AdmissionError("the cohort is running and this engine admits nobody in mid-run (midrun_attach=False)")
+        self.detach(init.session_id)
+        self.attach(init)
+
+    def step(self, due: Mapping[str, Mapping[str, Any]]) -> list[StepResult]:
+        """Advance ``due``; see :class:`~realtime_engine.core.contract.RealtimeInterface`.
+
+        Raises:
+            StepFailure: a session could not be seeded or encoded; the others have advanced and are inside.
+            Exception: whatever a stage raised. Nobody has advanced, the batch in flight is gone.
+        """
+        began = time.perf_counter()
+        lanes = self._lanes or self._open_lanes()
+        failures: dict[str, BaseException] = {}
+        if self._encodes:
+            self._resolve_encodes(lanes, failures)
+        seeded = self._arm(lanes, failures) if self._pending else DONE
+        cohort, batch, changed = self._choose(due, failures)
+        emitted = self._advance(lanes, cohort, batch, changed, seeded, began)
+        results = self._results(emitted, began)
+        if failures:
+            raise StepFailure(failures, results) from next(iter(failures.values()))
+        return results
+
+    def finalize(self, session_ids: list[str]) -> None:
+        """Nothing: what follows a chunk belongs into the model's stages."""
+
+    def detach(self, session_id: str) -> None:
+        row = self._rows.get(session_id)
+        if row is None:
+            return
+        self._drain(row)
+        self._model.detach(row.index, session_id)
+        del self._rows[session_id]
+        bisect.insort(self._free, row.index)
+        if row in self._pending:
+            self._pending.remove(row)
+        if row.encode is not None:
+            del row.encode.wanted[row]
+        if self._in_flight is not None:
+            self._in_flight.batch.drop(row.index, session_id)
+        self._finished = [result for result in self._finished if result.session_id != session_id]
+
+    # -- properties
+
+    @property
+    def pipelined(self) -> bool:
+        """Whether DEFERRED lags one chunk behind HOT."""
+        return self._pipelined
+
+    @property
+    def active_sessions(self) -> int:
+        """Sessions attached."""
+        return len(self._rows)
+
+    @property
+    def pending_sessions(self) -> Collection[str]:
+        """Sessions attached and not yet seeded."""
+        return [row.session_id for row in self._pending]
+
+    def slot_of(self, session_id: str) -> int | None:
+        """The row of a session, ``None`` when it is not attached."""
+        row = self._rows.get(session_id)
+        return None if row is None else row.index
+
+    # -- arming
+
+    def _arm(self, lanes: Lanes, failures: dict[str, BaseException]) -> Completion:
+        pending = list(self._pending)
+        try:
+            if self._seed_ready is not None and not self._seed_ready({row.index: row.context for row in pending}):
+                return DONE
+        except Exception as error:
+            failures.update((row.session_id, error) for row in pending)
+            return DONE
+        return self._seed(lanes, pending, failures)
+
+    def _seed(self, lanes: Lanes, rows: list[_Row], failures: dict[str, BaseException]) -> Completion:
+        """Seed all rows in one call; if that fails, each by itself, so that only the culprits stay behind."""
+        try:
+            contexts = {row.index: row.context for row in rows}
+            seeded = lanes.hot.submit(partial(self._model.seed, contexts))
+        except Exception as error:
+            if len(rows) == 1:
+                failures[rows[0].session_id] = error
+                return DONE
+            completions = [self._seed(lanes, [row], failures) for row in rows]
+            return completions[-1]
+        for row in rows:
+            row.seeded = True
+            row.applied = {key: row.context[key] for key in self._heavy_keys if key in row.context}
+            self._pending.remove(row)
+        return seeded
+
+    # -- choosing who takes part
+
+    def _choose(
+        self, due: Mapping[str, Mapping[str, Any]], failures: dict[str, BaseException]
+    ) -> tuple[list[_Row], StageBatch, dict[_Row, dict[str, Any]]]:
+        """The rows that advance, their batch, and the rows whose heavy values are to be encoded."""
+        cohort: list[_Row] = []
+        slots = self._empty_slots.copy()
+        conditioning: dict[str, Mapping[str, Any]] = {}
+        ages: dict[int, int] = {}
+        changed: dict[_Row, dict[str, Any]] = {}
+        rows, heavy_keys = self._rows, self._heavy_keys
+        for session_id, given in due.items():
+            row = rows.get(session_id)
+            if row is None:
+                continue
+            takes_part = row.seeded
+            for key in heavy_keys:
+                value = given.get(key, _ABSENT)
+                if (value is not _ABSENT and value is not row.applied.get(key, _ABSENT)) or row.encode is not None:
+                    takes_part = takes_part and self._heavy_change(row, given, changed, failures)
+                    break
+            if not takes_part:
+                row.held_events.extend(given.get("events", ()))
+                continue
+            slots[row.index] = session_id
+            conditioning[session_id] = self._with_held_events(row, given) if row.held_events else dict(given)
+            ages[row.index] = row.age
+            cohort.append(row)
+        return cohort, StageBatch(slots, conditioning, set(conditioning), ages), changed
+
+    def _heavy_change(
+        self,
+        row: _Row,
+        given: Mapping[str, Any],
+        changed: dict[_Row, dict[str, Any]],
+        failures: dict[str, BaseException],
+    ) -> bool:
+        """Whether the row takes part in this step; notes it in ``changed`` if an encode is to start."""
+        if row.encode is not None:
+            if self._sits_out and row.budget is not None:
+                row.budget.sat_out()
+            return not self._sits_out
+        wanted = row.applied | {key: given[key] for key in self._heavy_keys if key in given}
+        try:
+            if self._heavy_equal(row.applied, wanted):
+                row.applied = wanted  # the same values in the objects that come now: compared by identity from here on
+                return True
+        except Exception as error:
+            failures[row.session_id] = error
+            return False
+        if row.budget is None:
+            row.budget = SitOutBudget()
+        if self._sits_out and not row.budget.allows:
+            return True
+        changed[row] = wanted
+        return not self._sits_out
+
+    def _with_held_events(self, row: _Row, given: Mapping[str, Any]) -> dict[str, Any]:
+        events, row.held_events = row.held_events, []
+        return {**given, "events": (*events, *given.get("events", ()))}
+
+    # -- running the lanes
+
+    def _advance(
+        self,
+        lanes: Lanes,
+        cohort: list[_Row],
+        batch: StageBatch,
+        changed: dict[_Row, dict[str, Any]],
+        seeded: Completion,
+        began: float,
+    ) -> StageBatch | None:
+        """Run one step's work and return the batch that is ready to leave."""
+        previous, self._in_flight = self._in_flight, None
+        current: _InFlight | None = None
+        decoded: Completion | None = None
+        try:
+            if previous is not None:
+                decoded = self._decode(lanes, previous)
+            if changed:
+                self._start_encode(lanes, changed, after=(seeded, decoded or DONE))
+            if cohort:
+                current = self._run_hot(lanes, batch)
+            if current is not None and not self._pipelined:
+                decoded = self._decode(lanes, current)
+            if decoded is not None:
+                decoded.wait()
+        except BaseException:
+            self._sync_after_failure(lanes, encoding=bool(changed))
+            self._salvage(previous, decoded, began)
+            raise
+        for row in cohort:
+            row.age += 1
+            if row.budget is not None:
+                row.budget.produced()
+        if not self._pipelined:
+            return batch if current is not None else None
+        self._in_flight = current
+        return previous.batch if previous is not None else None
+
+    def _run_hot(self, lanes: Lanes, batch: StageBatch) -> _InFlight:
+        return _InFlight(batch, lanes.hot.submit(partial(_run, self._hot, batch)))
+
+    def _decode(self, lanes: Lanes, flight: _InFlight) -> Completion:
+        return lanes.deferred.submit(partial(_run, self._deferred, flight.batch), after=(flight.hot_done,))
+
+    def _salvage(self, previous: _InFlight | None, decoded: Completion | None, began: float) -> None:
+        """Keep the chunk before the failed one for the next step, if its DEFERRED work has ended well."""
+        if previous is None or decoded is None:
+            return
+        try:
+            decoded.wait()
+        except Exception:
+            logger.debug("the chunk in flight is lost with the failed step", exc_info=True)
+        else:
+            self._finished.extend(_step_results(previous.batch, began))
+
+    def _results(self, batch: StageBatch | None, began: float) -> list[StepResult]:
+        finished, self._finished = self._finished, []
+        if batch is not None:
+            finished.extend(_step_results(batch, began))
+        return finished
+
+    def _open_lanes(self) -> Lanes:
+        torch = cuda_torch(declared=self._cuda_device is not None)
+        if torch is not None:
+            self._lanes = cuda_lanes(torch, self._cuda_device() if self._cuda_device is not None else None)
+        elif self._lane_choice == "thread":
+            self._lanes = thread_lanes(pipelined=self._pipelined)
+        else:
+            self._lanes = inline_lanes()
+        return self._lanes
+
+    def _drain(self, row: _Row) -> None:
+        """Wait for everything that may still touch this row. Encodes of other rows go on."""
+        if self._lanes is None:
+            return
+        self._lanes.hot.sync()
+        self._lanes.deferred.sync()
+        if row.encode is not None:
+            self._lanes.encode.sync()
+
+    def _sync_after_failure(self, lanes: Lanes, *, encoding: bool) -> None:
+        for lane in (lanes.hot, lanes.deferred, *((lanes.encode,) if encoding else ())):
+            try:
+                lane.sync()
+            except Exception:  # a broken device says so at every call; the first error is on its way up already
+                logger.debug("a lane did not drain after a failed step", exc_info=True)
+
+    # -- heavy conditioning
+
+    def _start_encode(self, lanes: Lanes, wanted: dict[_Row, dict[str, Any]], after: Sequence[Completion]) -> None:
+        slots = self._empty_slots.copy()
+        slots.update((row.index, row.session_id) for row in wanted)
+        conditioning: dict[str, Mapping[str, Any]] = {row.session_id: dict(values) for row, values in wanted.items()}
+        ages = {row.index: row.age for row in wanted}
+        batch = StageBatch(slots, conditioning, set(conditioning), ages)
+        encode = _Encode(wanted, lanes.encode.submit(partial(_run, self._encode, batch), after))
+        self._encodes.append(encode)
+        for row in wanted:
+            row.encode = encode
+            if self._sits_out and row.budget is not None:
+                row.budget.sat_out()
+
+    def _resolve_encodes(self, lanes: Lanes, failures: dict[str, BaseException]) -> None:
+        started, self._encodes = self._encodes, []
+        for encode in started:
+            if not encode.completion.done():
+                self._encodes.append(encode)
+                continue
+            error = _error_of(encode.completion)
+            if error is None:
+                for row, wanted in encode.wanted.items():
+                    row.applied, row.encode = wanted, None
+            elif len(encode.wanted) > 1:
+                for row, wanted in encode.wanted.items():
+                    self._start_encode(lanes, {row: wanted}, after=())
+            else:
+                for row in encode.wanted:
+                    row.encode = None
+                    failures[row.session_id] = error
+
+
+def _run(stages: list[Stage], batch: StageBatch) -> None:
+    for stage in stages:
+        stage(batch)
+
+
+def _step_results(batch: StageBatch, began: float) -> list[StepResult]:
+    """In row order; ``slots`` is ordered by row."""
+    outputs = batch.outputs
+    step_ms = (time.perf_counter() - began) * 1000.0
+    return [
+        StepResult(session_id, outputs[session_id], {"step_ms": step_ms})
+        for session_id in batch.slots.values()
+        if session_id in outputs
+    ]
+
+
+def _error_of(completion: Completion) -> BaseException | None:
+    try:
+        completion.wait()
+    except Exception as error:
+        return error
+    return None

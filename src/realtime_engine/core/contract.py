@@ -1,0 +1,131 @@
+"""The contract between a caller and an engine.
+
+Level 1, which every engine answers: ``manifest``, ``attach``, ``step``, ``finalize``, ``detach``. Level 2, optional:
+``async serve(inbox, outbox, *, stop)``, for engines that own their loop; all others ride
+:func:`~realtime_engine.core.serve.default_serve`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+from .errors import AdmissionError
+
+__all__ = ["AdmissionError", "EngineManifest", "RealtimeInterface", "SessionInit", "StepResult"]
+
+
+@dataclass(frozen=True)
+class EngineManifest:
+    """What an engine can do, fixed when it is built.
+
+    Attributes:
+        max_sessions: sessions that can be attached at once.
+        chunk_shape: shape of one session's output for one step; ``()`` when it has none worth naming.
+        rate_hz: chunks per second in steady state.
+        frames_per_chunk: frames in one chunk; playback runs at ``rate_hz * frames_per_chunk`` frames per second.
+        input_latency_chunks: chunks until conditioning that arrived at a boundary shows in generation.
+        pipeline_depth_chunks: steps that it takes to prime the output pipeline (1: no pipeline).
+
+    Raises:
+        ValueError: naming the field.
+    """
+
+    max_sessions: int
+    chunk_shape: tuple[int, ...] = ()
+    rate_hz: float = 60.0
+    frames_per_chunk: int = 1
+    input_latency_chunks: int = 1
+    pipeline_depth_chunks: int = 1
+
+    def __post_init__(self) -> None:
+        for name, least in _LEAST.items():
+            _check_count(name, getattr(self, name), least)
+        if not _is_number(self.rate_hz) or not math.isfinite(self.rate_hz) or self.rate_hz <= 0:
+            raise ValueError(f"rate_hz must be a finite number of chunks per second above 0, got {self.rate_hz!r}")
+        shape = self.chunk_shape
+        if not isinstance(shape, tuple) or not all(_is_count(size) and size >= 1 for size in shape):
+            raise ValueError(f"chunk_shape must be a tuple of integers of 1 or more, got {shape!r}")
+
+    @property
+    def action_to_output_chunks(self) -> int:
+        """Chunks from an action at a boundary to the first chunk that shows it."""
+        return self.input_latency_chunks + self.pipeline_depth_chunks - 1
+
+
+_LEAST = {
+    "max_sessions": 1,
+    "frames_per_chunk": 1,
+    "input_latency_chunks": 0,
+    "pipeline_depth_chunks": 1,
+}
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _check_count(name: str, value: object, least: int) -> None:
+    if not _is_count(value) or value < least:  # type: ignore[operator]
+        raise ValueError(f"{name} must be an integer of {least} or more, got {value!r}")
+
+
+@dataclass
+class SessionInit:
+    """What an engine needs to admit and seed one session."""
+
+    session_id: str
+    context: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class StepResult:
+    """One session's chunk out of one step; ``output`` is opaque to the engine."""
+
+    session_id: str
+    output: Any
+    stats: Mapping[str, float] = field(default_factory=dict)
+
+
+@runtime_checkable
+class RealtimeInterface(Protocol):
+    """Level 1 of the contract.
+
+    Under the default loop, ``manifest`` and every session-mutating call come from one pinned thread, never at the same
+    time, so thread-local state (the CUDA device, the grad mode) that one call sets is there in every later one.
+
+    Optional, looked up by name:
+
+    ``serve(inbox, outbox, *, stop)``
+        Level 2: a coroutine that owns the loop.
+    ``reset(init)``
+        Re-seed an attached session in place. Raises :class:`AdmissionError` *before* anything is released when the
+        session could not be admitted again. Without it the loop detaches and attaches.
+    ``pending_sessions``
+        Collection of ids that are attached and not yet seeded; the loop answers their Attach once they leave it.
+    """
+
+    def manifest(self) -> EngineManifest:
+        """Capacity and cadence. The same value every time."""
+
+    def attach(self, init: SessionInit) -> None:
+        """Admit a session; nothing happens when it is attached already. Raises :class:`AdmissionError` when full."""
+
+    def step(self, due: Mapping[str, Mapping[str, Any]]) -> list[StepResult]:
+        """Advance each session of ``due`` (session id -> conditioning) by one chunk.
+
+        Unknown ids are ignored and attached sessions that ``due`` leaves out stay where they are. May return fewer
+        results than ``due`` has entries (warm-up, rows in isolation). ``step({})`` flushes what a pipeline still holds.
+        """
+
+    def finalize(self, session_ids: list[str]) -> None:
+        """Maintenance after the chunks of these sessions are out. May do nothing."""
+
+    def detach(self, session_id: str) -> None:
+        """Release a session; nothing happens for an unknown one."""

@@ -1,0 +1,191 @@
+"""Where stages run: inline, on a CUDA stream, or on a worker thread.
+
+torch is looked up, never imported by name: it is used only when the process has it already or the model declares a
+CUDA device.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sys
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from enum import Enum, auto
+from typing import Any, NamedTuple, Protocol
+
+__all__ = ["Lane", "Lanes", "cuda_torch", "cuda_lanes", "inline_lanes", "thread_lanes"]
+
+
+class Lane(Enum):
+    """Which lane a stage runs on."""
+
+    HOT = auto()
+    """Critical path: must finish before the next chunk's HOT work. Leaves what DEFERRED needs in ``batch.data``."""
+
+    DEFERRED = auto()
+    """Every chunk, may lag one behind HOT: fills ``batch.outputs`` (a decode)."""
+
+    ENCODE = auto()
+    """On demand, for the rows whose heavy conditioning changed (a prompt or image encode)."""
+
+
+class Completion(Protocol):
+    """The end of some work on a lane."""
+
+    def done(self) -> bool:
+        """Whether the work has ended, well or badly, without waiting."""
+
+    def wait(self) -> None:
+        """Block until the work has ended; raises what it raised."""
+
+
+class LaneRunner(Protocol):
+    """One execution lane."""
+
+    def submit(self, work: Callable[[], None], after: Iterable[Completion] = ()) -> Completion:
+        """Run ``work`` once every completion of ``after`` has ended."""
+
+    def sync(self) -> None:
+        """Block until everything submitted so far has ended. Does not raise what the work raised."""
+
+
+class Lanes(NamedTuple):
+    """The three lanes of one engine."""
+
+    hot: LaneRunner
+    deferred: LaneRunner
+    encode: LaneRunner
+
+
+# -- inline
+
+
+class _Done:
+    def done(self) -> bool:
+        return True
+
+    def wait(self) -> None:
+        return None
+
+
+DONE: Completion = _Done()
+
+
+class InlineLane:
+    """Runs work at once, on the caller's thread; what it raises comes out of :meth:`submit`."""
+
+    def submit(self, work: Callable[[], None], after: Iterable[Completion] = ()) -> Completion:
+        work()
+        return DONE
+
+    def sync(self) -> None:
+        return None
+
+
+def inline_lanes() -> Lanes:
+    lane = InlineLane()
+    return Lanes(lane, lane, lane)
+
+
+# -- CUDA
+
+
+class _CudaCompletion:
+    def __init__(self, event: Any) -> None:
+        self.event = event
+
+    def done(self) -> bool:
+        return bool(self.event.query())
+
+    def wait(self) -> None:
+        self.event.synchronize()
+
+
+class CudaLane:
+    """Enqueues work on one CUDA stream. Order between lanes is kept on the device; the host does not wait."""
+
+    def __init__(self, torch: Any, device: Any) -> None:
+        self._torch = torch
+        self._stream = torch.cuda.Stream(device=device)
+        # Weights may still be on their way on the stream that built the model.
+        self._stream.wait_stream(torch.cuda.current_stream(device))
+
+    def submit(self, work: Callable[[], None], after: Iterable[Completion] = ()) -> Completion:
+        for completion in after:
+            if isinstance(completion, _CudaCompletion):
+                self._stream.wait_event(completion.event)
+        with self._torch.cuda.stream(self._stream):
+            work()
+        event = self._torch.cuda.Event()
+        event.record(self._stream)
+        return _CudaCompletion(event)
+
+    def sync(self) -> None:
+        self._stream.synchronize()
+
+
+def cuda_torch(*, declared: bool) -> Any | None:
+    """torch, if a CUDA device can be used through it, else ``None``.
+
+    Args:
+        declared: the model says that it runs on CUDA; only then is torch imported if nothing else has done it.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None and declared:
+        try:
+            torch = importlib.import_module("torch")
+        except ImportError:
+            return None
+    cuda = getattr(torch, "cuda", None)
+    return torch if cuda is not None and cuda.is_available() else None
+
+
+def cuda_lanes(torch: Any, device: Any | None) -> Lanes:
+    """Three streams on ``device`` (``None``: the calling thread's current one)."""
+    if device is None:
+        device = torch.cuda.current_device()
+    return Lanes(CudaLane(torch, device), CudaLane(torch, device), CudaLane(torch, device))
+
+
+# -- threads
+
+
+class _FutureCompletion:
+    def __init__(self, future: Future[None]) -> None:
+        self._future = future
+
+    def done(self) -> bool:
+        return self._future.done()
+
+    def wait(self) -> None:
+        self._future.result()
+
+
+class ThreadLane:
+    """Runs work in order on one worker thread; what it raises comes out of the completion's ``wait``."""
+
+    def __init__(self, name: str) -> None:
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+        self._last: Future[None] | None = None
+
+    def submit(self, work: Callable[[], None], after: Iterable[Completion] = ()) -> Completion:
+        self._last = self._pool.submit(_run_after, tuple(after), work)
+        return _FutureCompletion(self._last)
+
+    def sync(self) -> None:
+        if self._last is not None:
+            self._last.exception()  # waits; whoever holds the completion deals with the error
+
+
+def _run_after(after: tuple[Completion, ...], work: Callable[[], None]) -> None:
+    for completion in after:
+        with contextlib.suppress(Exception):  # whoever holds that completion deals with its error
+            completion.wait()
+    work()
+
+
+def thread_lanes(*, pipelined: bool) -> Lanes:
+    """HOT on the stepping thread, ENCODE on a worker thread, and in a pipeline DEFERRED on another."""
+    deferred = ThreadLane("lane-deferred") if pipelined else InlineLane()
+    return Lanes(InlineLane(), deferred, ThreadLane("lane-encode"))

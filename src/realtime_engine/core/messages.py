@@ -1,0 +1,151 @@
+"""What crosses the seam: messages into the engine, chunks and session events out of it.
+
+Every message in is a snapshot: :meth:`Inbox.put_nowait` copies what it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+# -- inbox: caller -> engine
+
+
+@dataclass(frozen=True)
+class Attach:
+    """Admit a session. Answered by :class:`Attached` or :class:`Rejected`."""
+
+    session_id: str
+    context: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Detach:
+    """Release a session. Answered by :class:`Detached`, also when the id is unknown."""
+
+    session_id: str
+
+
+@dataclass(frozen=True)
+class Reset:
+    """Seed a session anew; an empty context means the last one. Answered by :class:`ResetDone` or :class:`Rejected`."""
+
+    session_id: str
+    context: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Action:
+    """Input of one session.
+
+    Attributes:
+        conditioning: *state*. The newest replaces the last one as a whole and persists until the next.
+        events: *edges* (a key press, a wheel click). Kept in order, handed to exactly one step as
+            ``conditioning["events"]``; that key is reserved for them.
+        action_id: comes back with the first chunk that this action shaped, and with those after it.
+    """
+
+    session_id: str
+    conditioning: Mapping[str, Any] = field(default_factory=dict)
+    events: Sequence[Any] = ()
+    action_id: Any = None
+
+
+@dataclass(frozen=True)
+class SetActive:
+    """Pause or resume a session; its state stays. Answered by :class:`ActiveChanged` or :class:`Rejected`."""
+
+    session_id: str
+    active: bool
+
+
+InboxMsg: TypeAlias = Attach | Detach | Reset | Action | SetActive
+
+# -- outbox: engine -> caller
+
+
+class Stamps(NamedTuple):
+    """Moments in the life of a chunk, in monotonic nanoseconds.
+
+    ``action_received`` belongs to the newest :class:`Action` that was applied and is ``None`` before the first.
+    """
+
+    action_received: int | None = None
+    step_begin: int = 0
+    step_end: int = 0
+    emitted: int = 0
+
+
+NO_STAMPS = Stamps()
+
+
+@dataclass(slots=True)
+class Chunk:
+    """One session's chunk.
+
+    Attributes:
+        output: whatever the model made; the engine never looks inside.
+        seq: counts from 0 over the life of a session id; never repeats.
+        epoch: grows by one with each attach and each reset of the id; the first is 1.
+        action_id: that of the newest :class:`Action` applied, ``None`` before the first of this epoch.
+    """
+
+    session_id: str
+    output: Any
+    stats: Mapping[str, float] = field(default_factory=dict)
+    seq: int = 0
+    epoch: int = 0
+    action_id: Any = None
+    stamps: Stamps = NO_STAMPS
+
+
+@dataclass(frozen=True)
+class SessionEvent:
+    """Something that happened to a session, in order with its chunks.
+
+    ``epoch`` is the session's at that moment, 0 for an id that was never attached.
+    """
+
+    session_id: str
+    epoch: int = field(default=0, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Attached(SessionEvent):
+    """The session is admitted and seeded."""
+
+
+@dataclass(frozen=True)
+class Rejected(SessionEvent):
+    """A message was refused, or a session could not be seeded; ``reason`` is a sentence for a person."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class ResetDone(SessionEvent):
+    """The session starts anew; no chunk of an older epoch follows."""
+
+
+@dataclass(frozen=True)
+class ActiveChanged(SessionEvent):
+    """The session is paused (``active=False``: no chunk follows) or runs again."""
+
+    active: bool
+
+
+@dataclass(frozen=True)
+class Detached(SessionEvent):
+    """The session is gone and its row is free."""
+
+
+@dataclass(frozen=True)
+class Failed(SessionEvent):
+    """The session's share of a tick failed; ``error`` reads ``TypeName: text``.
+
+    With ``fatal`` the session is over and detached; without, it is stepped again in the next tick, apart from others.
+    """
+
+    error: str
+    fatal: bool = False

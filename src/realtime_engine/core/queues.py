@@ -1,0 +1,505 @@
+"""The two queues between a caller and an engine. Both may be used from any thread and from any event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any, TypeAlias
+
+from .clock import MONOTONIC, Clock
+from .errors import OutboxClosed, SessionClaimedError
+from .messages import (
+    Action,
+    Attach,
+    Attached,
+    Chunk,
+    Detach,
+    Detached,
+    Failed,
+    InboxMsg,
+    Reset,
+    SessionEvent,
+    SetActive,
+)
+from .snapshot import snapshot
+
+__all__ = ["Inbox", "Outbox", "OutboxItem", "OutboxSession", "OutboxStatistics"]
+
+OutboxItem: TypeAlias = Chunk | SessionEvent
+
+_KEPT_RETIRED = 1024  # sessions that are over and that nobody claimed: their events stay for a late reader
+_KEPT_UNREAD_EVENTS = 10_000  # of one session that nobody claimed
+
+
+# -- inbox
+
+
+class Inbox:
+    """Callers put messages in, the engine drains them at chunk boundaries. Unbounded; keeps each sender's order."""
+
+    def __init__(self, *, clock: Clock = MONOTONIC) -> None:
+        self._clock = clock
+        self._messages: deque[tuple[int, InboxMsg]] = deque()
+        self._listeners: tuple[Callable[[], None], ...] = ()
+
+    def put_nowait(self, msg: InboxMsg) -> None:
+        """Take a snapshot of ``msg`` and queue it.
+
+        Raises:
+            TypeError: it is no inbox message, or a field has the wrong type.
+            ValueError: the conditioning holds the reserved key ``events``.
+        """
+        checked = _checked(msg)
+        self._messages.append((self._clock.now_ns(), checked))
+        for listener in self._listeners:
+            listener()
+
+    def drain_nowait(self) -> list[InboxMsg]:
+        """Everything that is queued now, oldest first."""
+        return [msg for _, msg in self.drain_stamped()]
+
+    def drain_stamped(self) -> list[tuple[int, InboxMsg]]:
+        """Like :meth:`drain_nowait`, each message with its time of arrival in monotonic nanoseconds."""
+        messages = self._messages
+        drained: list[tuple[int, InboxMsg]] = []
+        with contextlib.suppress(IndexError):
+            while messages:
+                drained.append(messages.popleft())
+        return drained
+
+    def empty(self) -> bool:
+        return not self._messages
+
+    @contextlib.contextmanager
+    def listening(self, listener: Callable[[], None]) -> Iterator[None]:
+        """Call ``listener`` after each put, on the thread that puts; it must be quick and must not raise."""
+        self._listeners = (*self._listeners, listener)
+        try:
+            yield
+        finally:
+            self._listeners = tuple(other for other in self._listeners if other is not listener)
+
+    async def wait(self) -> None:
+        """Return once there is something to drain (for engines that own their loop)."""
+        arrived = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        with self.listening(lambda: call_soon(loop, arrived.set)):
+            while not self._messages:
+                arrived.clear()
+                if not self._messages:
+                    await arrived.wait()
+
+
+def _checked(msg: InboxMsg) -> InboxMsg:
+    if not isinstance(msg, (Attach, Detach, Reset, Action, SetActive)):
+        raise TypeError(f"an inbox takes Attach, Detach, Reset, Action or SetActive, got {type(msg).__name__}: {msg!r}")
+    _check_session_id(msg.session_id)
+    if isinstance(msg, Action):
+        return _checked_action(msg)
+    if isinstance(msg, (Attach, Reset)):
+        _check_mapping(msg, "context", msg.context)
+        return replace(msg, context=snapshot(msg.context))
+    if isinstance(msg, SetActive) and not isinstance(msg.active, bool):
+        raise TypeError(f"SetActive.active must be a bool, got {msg.active!r}")
+    return msg
+
+
+def _checked_action(msg: Action) -> Action:
+    _check_mapping(msg, "conditioning", msg.conditioning)
+    if "events" in msg.conditioning:
+        raise ValueError('conditioning key "events" is reserved: pass edges as Action(..., events=[...])')
+    if not isinstance(msg.events, Sequence) or isinstance(msg.events, (str, bytes)):
+        raise TypeError(f"Action.events must be a list or tuple of edges, got {msg.events!r}")
+    return Action(msg.session_id, snapshot(msg.conditioning), tuple(snapshot(list(msg.events))), msg.action_id)
+
+
+def _check_session_id(session_id: object) -> None:
+    if not isinstance(session_id, str):
+        raise TypeError(f"session_id must be a str, got {type(session_id).__name__}: {session_id!r}")
+
+
+def _check_mapping(msg: InboxMsg, name: str, value: object) -> None:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{type(msg).__name__}.{name} must be a mapping, got {type(value).__name__}: {value!r}")
+
+
+# -- outbox
+
+
+@dataclass(frozen=True)
+class OutboxStatistics:
+    """A reading of an outbox: sessions known, chunks waiting, and chunks dropped per session (those with any)."""
+
+    sessions: int
+    chunks: int
+    dropped: Mapping[str, int]
+
+    @property
+    def dropped_total(self) -> int:
+        return sum(self.dropped.values())
+
+
+_Waiter: TypeAlias = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]
+
+
+class _Stream:
+    """One session's queue inside an outbox. Guarded by the outbox's lock."""
+
+    __slots__ = (
+        "session_id",
+        "items",
+        "passed",
+        "chunks",
+        "dropped",
+        "claimed",
+        "live",
+        "in_ring",
+        "waiters",
+    )
+
+    def __init__(self, session_id: str) -> None:
+        self.session_id = session_id
+        self.items: deque[OutboxItem] = deque()
+        self.passed: list[OutboxItem] = []  # events that get() went past, kept for a late claim
+        self.chunks = 0
+        self.dropped = 0
+        self.claimed = False
+        self.live = False  # between Attached and the end of the session
+        self.in_ring = False
+        self.waiters: deque[_Waiter] = deque()
+
+    def pop_chunk(self) -> Chunk:
+        while True:
+            item = self.items.popleft()
+            if isinstance(item, Chunk):
+                self.chunks -= 1
+                return item
+            self.passed.append(item)
+
+    def drop_oldest_chunk(self) -> None:
+        for index, item in enumerate(self.items):
+            if isinstance(item, Chunk):
+                del self.items[index]
+                self.chunks -= 1
+                self.dropped += 1
+                return
+
+    def trim_events(self) -> None:
+        if len(self.passed) > _KEPT_UNREAD_EVENTS:
+            del self.passed[0]
+        elif len(self.items) - self.chunks > _KEPT_UNREAD_EVENTS:
+            index = next(i for i, item in enumerate(self.items) if not isinstance(item, Chunk))
+            del self.items[index]
+
+
+class Outbox:
+    """The engine puts chunks and session events in; callers take them out.
+
+    ``maxsize`` bounds the chunks of each session by itself (0: no bound); beyond it the oldest chunk of that session is
+    dropped and counted, so a slow reader costs only itself. Events are never dropped while somebody may read them: only
+    of a session that nobody claims are no more than 10,000 kept, and only of the 1024 such sessions that ended last.
+    """
+
+    def __init__(self, maxsize: int = 0) -> None:
+        if not isinstance(maxsize, int) or isinstance(maxsize, bool) or maxsize < 0:
+            raise ValueError(f"maxsize must be an integer of 0 (no bound) or more, got {maxsize!r}")
+        self._maxsize = maxsize
+        self._lock = threading.Lock()
+        self._streams: dict[str, _Stream] = {}
+        self._ring: deque[_Stream] = deque()  # streams that hold a chunk for get(), in turn
+        self._getters: deque[_Waiter] = deque()
+        self._retired: dict[str, None] = {}  # insertion-ordered
+        self._closed = False
+
+    # -- the engine's end
+
+    def put_nowait(self, item: OutboxItem) -> None:
+        """Queue a chunk or an event. Raises :class:`OutboxClosed` after :meth:`close`."""
+        self.put_many((item,))
+
+    def put_many(self, items: Iterable[OutboxItem]) -> None:
+        """Queue several items with one lock and at most one wake-up per event loop."""
+        woken: list[_Waiter] = []
+        with self._lock:
+            if self._closed:
+                raise OutboxClosed("the outbox is closed: nothing more can be put in")
+            streams = self._streams
+            for item in items:
+                if not isinstance(item, (Chunk, SessionEvent)):
+                    raise TypeError(f"an outbox takes Chunk and SessionEvent, got {type(item).__name__}: {item!r}")
+                stream = streams.get(item.session_id)
+                if stream is None:
+                    stream = streams[item.session_id] = _Stream(item.session_id)
+                stream.items.append(item)
+                if isinstance(item, Chunk):
+                    stream.chunks += 1
+                    if self._maxsize and stream.chunks > self._maxsize:
+                        stream.drop_oldest_chunk()
+                    if not stream.claimed:
+                        if not stream.in_ring:
+                            stream.in_ring = True
+                            self._ring.append(stream)
+                        if self._getters:
+                            woken.append(self._getters.popleft())
+                else:
+                    self._note_event(stream, item)
+                if stream.waiters:
+                    woken.append(stream.waiters.popleft())
+        if woken:
+            _wake(woken)
+
+    def close(self) -> None:
+        """No more puts. Readers drain what is left and then get :class:`OutboxClosed`. Idempotent."""
+        with self._lock:
+            self._closed = True
+            waiters = [
+                *self._getters,
+                *(waiter for stream in self._streams.values() for waiter in stream.waiters),
+            ]
+            self._getters.clear()
+            for stream in self._streams.values():
+                stream.waiters.clear()
+        _wake(waiters)
+
+    def _note_event(self, stream: _Stream, event: SessionEvent) -> None:
+        if isinstance(event, Attached):
+            stream.live = True
+        elif isinstance(event, Detached) or (isinstance(event, Failed) and event.fatal):
+            stream.live = False
+        if not stream.claimed:
+            stream.trim_events()
+            self._retire_if_over(stream)
+
+    # -- the readers' end: all sessions that nobody claimed
+
+    async def get(self) -> Chunk:
+        """The next chunk of the sessions that nobody claimed, round-robin. Raises :class:`OutboxClosed` at the end."""
+        while True:
+            with self._lock:
+                if self._settle_ring():
+                    return self._take_chunk()
+                if self._closed:
+                    raise OutboxClosed("the serve loop has ended and every chunk was read")
+                waiter = _enlist(self._getters)
+            await self._await_turn(waiter, self._getters)
+
+    def get_nowait(self) -> Chunk:
+        """Like :meth:`get`; raises ``asyncio.QueueEmpty`` instead of waiting."""
+        with self._lock:
+            if self._settle_ring():
+                return self._take_chunk()
+            if self._closed:
+                raise OutboxClosed("the serve loop has ended and every chunk was read")
+        raise asyncio.QueueEmpty
+
+    def empty(self) -> bool:
+        """Whether :meth:`get` would have to wait."""
+        with self._lock:
+            return not self._settle_ring()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def statistics(self) -> OutboxStatistics:
+        with self._lock:
+            streams = list(self._streams.values())
+            chunks = sum(stream.chunks for stream in streams)
+            dropped = {stream.session_id: stream.dropped for stream in streams if stream.dropped}
+        return OutboxStatistics(len(streams), chunks, dropped)
+
+    def _settle_ring(self) -> bool:
+        """Drop streams that no longer belong in the ring from its head; true when a chunk is there to take."""
+        ring = self._ring
+        while ring and (ring[0].claimed or not ring[0].chunks):
+            ring.popleft().in_ring = False
+        return bool(ring)
+
+    def _take_chunk(self) -> Chunk:
+        stream = self._ring.popleft()
+        chunk = stream.pop_chunk()
+        stream.in_ring = stream.chunks > 0
+        if stream.in_ring:
+            self._ring.append(stream)
+        elif not stream.live:
+            self._retire_if_over(stream)
+        return chunk
+
+    def _retire_if_over(self, stream: _Stream) -> None:
+        self._retired.pop(stream.session_id, None)
+        if stream.live or stream.chunks or stream.claimed:
+            return
+        self._retired[stream.session_id] = None
+        if len(self._retired) > _KEPT_RETIRED:
+            oldest = next(iter(self._retired))
+            del self._retired[oldest]
+            del self._streams[oldest]
+
+    # -- the readers' end: one session
+
+    def session(self, session_id: str) -> OutboxSession:
+        """Claim one session, before or after its attach; :meth:`get` then no longer serves it.
+
+        Raises:
+            SessionClaimedError: somebody holds it; close that reader first.
+        """
+        _check_session_id(session_id)
+        with self._lock:
+            stream = self._streams.get(session_id)
+            if stream is None:
+                stream = self._streams[session_id] = _Stream(session_id)
+            if stream.claimed:
+                raise SessionClaimedError(f"session {session_id!r} is claimed: one reader a session, close() it first")
+            stream.claimed = True
+            self._retired.pop(session_id, None)
+            stream.items.extendleft(reversed(stream.passed))
+            stream.passed.clear()
+        return OutboxSession(self, stream)
+
+    async def _get_of(self, reader: OutboxSession, stream: _Stream) -> OutboxItem:
+        while True:
+            with self._lock:
+                if (item := self._take_item(reader, stream)) is not None:
+                    return item
+                waiter = _enlist(stream.waiters)
+            await self._await_turn(waiter, stream.waiters)
+
+    def _get_nowait_of(self, reader: OutboxSession, stream: _Stream) -> OutboxItem:
+        with self._lock:
+            if (item := self._take_item(reader, stream)) is not None:
+                return item
+        raise asyncio.QueueEmpty
+
+    def _take_item(self, reader: OutboxSession, stream: _Stream) -> OutboxItem | None:
+        if reader.closed:
+            raise OutboxClosed(f"this reader of session {stream.session_id!r} was closed")
+        if stream.items:
+            item = stream.items.popleft()
+            if isinstance(item, Chunk):
+                stream.chunks -= 1
+            return item
+        if self._closed:
+            raise OutboxClosed(f"the serve loop has ended and session {stream.session_id!r} was read to its end")
+        return None
+
+    def _release(self, stream: _Stream) -> None:
+        with self._lock:
+            stream.claimed = False
+            readers = list(stream.waiters)
+            stream.waiters.clear()
+            if stream.chunks and not stream.in_ring:
+                stream.in_ring = True
+                self._ring.append(stream)
+            if not stream.items and not stream.live:
+                self._streams.pop(stream.session_id, None)  # read to its end: nothing to keep
+            else:
+                self._retire_if_over(stream)
+            getters = [self._getters.popleft() for _ in range(min(len(self._getters), stream.chunks))]
+        _wake(readers + getters)
+
+    async def _await_turn(self, waiter: _Waiter, line: deque[_Waiter]) -> None:
+        try:
+            await waiter[1]
+        except asyncio.CancelledError:
+            with self._lock:
+                if waiter in line:
+                    line.remove(waiter)
+                    raise
+                heir = line.popleft() if line else None  # the wake-up was ours: pass it on
+            if heir is not None:
+                _wake([heir])
+            raise
+
+
+class OutboxSession:
+    """One session's chunks and events in order: an async iterator that ends when the outbox is closed and read.
+
+    The claim outlives the session, so that a later attach of the same id is read by the same holder; :meth:`close`
+    gives it back. Also a context manager.
+    """
+
+    def __init__(self, outbox: Outbox, stream: _Stream) -> None:
+        self._outbox = outbox
+        self._stream = stream
+        self._closed = False
+
+    @property
+    def session_id(self) -> str:
+        return self._stream.session_id
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    @property
+    def dropped(self) -> int:
+        """Chunks of this session that were dropped because it was read too slowly."""
+        return self._stream.dropped
+
+    async def get(self) -> OutboxItem:
+        """The next chunk or event. Raises :class:`OutboxClosed` at the end, and when this reader is closed."""
+        return await self._outbox._get_of(self, self._stream)
+
+    def get_nowait(self) -> OutboxItem:
+        """Like :meth:`get`; raises ``asyncio.QueueEmpty`` instead of waiting."""
+        return self._outbox._get_nowait_of(self, self._stream)
+
+    def close(self) -> None:
+        """Give the claim back; what was not read is :meth:`Outbox.get`'s again. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            self._outbox._release(self._stream)
+
+    def __aiter__(self) -> OutboxSession:
+        return self
+
+    async def __anext__(self) -> OutboxItem:
+        try:
+            return await self.get()
+        except OutboxClosed as end:
+            raise _StreamEnded(*end.args) from None
+
+    def __enter__(self) -> OutboxSession:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+class _StreamEnded(OutboxClosed, StopAsyncIteration):
+    """Ends ``async for``, and is an :class:`OutboxClosed` to whoever calls ``anext`` by hand."""
+
+
+def _enlist(line: deque[_Waiter]) -> _Waiter:
+    loop = asyncio.get_running_loop()
+    waiter = (loop, loop.create_future())
+    line.append(waiter)
+    return waiter
+
+
+def _wake(waiters: list[_Waiter]) -> None:
+    by_loop: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
+    for loop, future in waiters:
+        by_loop.setdefault(loop, []).append(future)
+    for loop, futures in by_loop.items():
+        call_soon(loop, _resolve, futures)
+
+
+def _resolve(futures: list[asyncio.Future[None]]) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_result(None)
+
+
+def call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *args: Any) -> None:
+    """Call on another loop's thread; nothing when that loop is closed."""
+    try:
+        loop.call_soon_threadsafe(callback, *args)
+    except RuntimeError:  # that loop was closed with its waiters on it
+        if not loop.is_closed():
+            raise

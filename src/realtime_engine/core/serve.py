@@ -1,0 +1,100 @@
+"""Level 2 of the contract: the shared loop, and the choice between it and an engine's own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+from .clock import MONOTONIC, Clock
+from .contract import RealtimeInterface
+from .monitor import ServeMonitor
+from .queues import Inbox, Outbox, call_soon
+from .serve_loop import ServeLoop, check_serve_arguments
+
+__all__ = ["default_serve", "run_engine"]
+
+
+async def default_serve(
+    engine: RealtimeInterface,
+    inbox: Inbox,
+    outbox: Outbox,
+    *,
+    stop: asyncio.Event,
+    tick_interval_s: float | None = None,
+    clock: Clock = MONOTONIC,
+    monitor: ServeMonitor | None = None,
+    max_consecutive_failures: int = 10,
+) -> None:
+    """Serve a Level 1 engine until ``stop`` is set; then finish the tick, detach everyone and close the outbox.
+
+    The engine lives on one thread of its own, and every call of it comes from there: the event loop of the caller never
+    waits for a step. Cancelling the task stops in the same way; a second cancel does not wait for the tick to end.
+
+    Args:
+        tick_interval_s: seconds between chunks; ``None`` follows the manifest's ``rate_hz``, 0 runs flat out.
+        clock: time, for tests.
+        monitor: counters to be read while the loop runs.
+        max_consecutive_failures: after so many failed steps in a row a session is given up.
+
+    Raises:
+        Exception: what ``engine.manifest()`` raised. Nothing that a hook raises later ends the loop.
+    """
+    check_serve_arguments(tick_interval_s, max_consecutive_failures)
+    serving = ServeLoop(
+        engine,
+        inbox,
+        outbox,
+        tick_interval_s=tick_interval_s,
+        clock=clock,
+        monitor=monitor if monitor is not None else ServeMonitor(),
+        max_consecutive_failures=max_consecutive_failures,
+    )
+    ended = _run_on_thread(serving)
+    stopped = asyncio.ensure_future(stop.wait())
+    watched: set[asyncio.Future[Any]] = {ended, stopped}
+    try:
+        await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopped.cancel()
+        serving.request_stop()
+        await asyncio.shield(ended)
+
+
+async def run_engine(engine: Any, inbox: Inbox, outbox: Outbox, *, stop: asyncio.Event, **options: Any) -> None:
+    """Drive an engine by its own ``serve`` if it has one, else by :func:`default_serve`.
+
+    ``options`` go to whichever it is. The outbox is closed when this returns or raises.
+    """
+    serve = getattr(engine, "serve", None)
+    if not callable(serve):
+        await default_serve(engine, inbox, outbox, stop=stop, **options)
+        return
+    try:
+        await serve(inbox, outbox, stop=stop, **options)
+    finally:
+        outbox.close()
+
+
+def _run_on_thread(serving: ServeLoop) -> asyncio.Future[None]:
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[None] = loop.create_future()
+
+    def finish(error: BaseException | None) -> None:
+        if ended.done():
+            return
+        if error is None:
+            ended.set_result(None)
+        else:
+            ended.set_exception(error)
+
+    def main() -> None:
+        error: BaseException | None = None
+        try:
+            serving.run()
+        except BaseException as raised:
+            error = raised
+        call_soon(loop, finish, error)
+
+    threading.Thread(target=main, name="realtime-engine", daemon=True).start()
+    return ended

@@ -1,0 +1,202 @@
+"""Steps an engine so that one session's failure stays its own."""
+
+from __future__ import annotations
+
+import inspect
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from .clock import Clock
+from .contract import RealtimeInterface, StepResult
+from .errors import EngineContractError, StepFailure
+from .loglimit import LogLimiter
+from .messages import Chunk, Stamps
+from .monitor import ServeMonitor
+from .session import NOTHING_APPLIED, Applied, Session
+
+Due = Mapping[str, Mapping[str, Any]]
+
+
+def call_hook(hook: Callable[..., Any], *args: Any) -> Any:
+    """Call an engine hook; a coroutine in place of a result is a broken contract, not a promise to be kept."""
+    result = hook(*args)
+    if inspect.iscoroutine(result):
+        result.close()
+        raise EngineContractError(f"{getattr(hook, '__qualname__', hook)} must be a plain function, not async def")
+    return result
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of stepping some sessions: whose chunks left (ordered, once each), and who failed."""
+
+    emitted: dict[str, None] = field(default_factory=dict)
+    failures: dict[str, BaseException] = field(default_factory=dict)
+
+
+class _Call(NamedTuple):
+    """One successful ``step`` call, remembered until the chunks that it began have left the pipeline."""
+
+    begin_ns: int
+    applied: dict[str, Applied]
+
+
+class Stepper:
+    """Calls ``step`` and ``finalize``, turns results into chunks, and finds out whose fault a failure is."""
+
+    def __init__(
+        self,
+        engine: RealtimeInterface,
+        sessions: Mapping[str, Session],
+        *,
+        depth: int,
+        clock: Clock,
+        monitor: ServeMonitor,
+        log: LogLimiter,
+        emit: Callable[[list[Chunk]], None],
+        interrupted: Callable[[], bool],
+    ) -> None:
+        self._engine = engine
+        self._sessions = sessions
+        self._depth = depth
+        self._clock = clock
+        self._monitor = monitor
+        self._log = log
+        self._emit = emit
+        self._interrupted = interrupted
+        self._calls: deque[_Call] = deque(maxlen=depth)
+        self._primed = False
+
+    @property
+    def primed(self) -> bool:
+        """Whether a pipelined engine may still hold chunks that only another step brings out."""
+        return self._primed
+
+    def step(self, due: Due, outcome: Outcome, *, flush: bool = False) -> None:
+        """Step ``due`` in one batch; if that fails, find the culprits by halves, at once, and step the others.
+
+        Args:
+            flush: bring a pipelined engine's chunks out at once, so that what comes next cannot destroy them.
+        """
+        error = self._attempt(due, outcome, flush=flush)
+        if error is not None:
+            self._bisect(due, error, outcome)
+
+    def flush(self, outcome: Outcome) -> None:
+        """Bring out what a pipeline still holds. A failure loses it, and is nobody's that could be named."""
+        error = self._attempt({}, outcome, flush=True)
+        if error is not None:
+            self._log.error("flushing the pipeline failed", error)
+
+    def finalize(self, outcome: Outcome) -> None:
+        """Call ``finalize`` for the sessions whose chunks left; when that fails, for each by itself."""
+        ids = list(outcome.emitted)
+        if not ids:
+            return
+        try:
+            call_hook(self._engine.finalize, ids)
+        except StepFailure as failure:
+            outcome.failures.update(failure.failures)
+        except BaseException as error:
+            if len(ids) == 1:
+                outcome.failures[ids[0]] = error
+            else:
+                self._finalize_each(ids, outcome)
+
+    def _finalize_each(self, ids: list[str], outcome: Outcome) -> None:
+        for session_id in ids:
+            try:
+                call_hook(self._engine.finalize, [session_id])
+            except BaseException as error:
+                outcome.failures[session_id] = error
+
+    def _bisect(self, due: Due, error: BaseException, outcome: Outcome) -> None:
+        if self._interrupted():
+            return
+        ids = list(due)
+        if len(ids) == 1:
+            # In a pipeline the failure may be an older batch's: only a second one, alone, is this session's.
+            again = self._attempt(due, outcome, flush=True) if self._depth > 1 else error
+            if again is not None:
+                outcome.failures[ids[0]] = again
+            return
+        for half in (ids[: len(ids) // 2], ids[len(ids) // 2 :]):
+            part = {session_id: due[session_id] for session_id in half}
+            again = self._attempt(part, outcome, flush=True)
+            if again is not None:
+                self._bisect(part, again, outcome)
+
+    def _attempt(self, due: Due, outcome: Outcome, *, flush: bool) -> BaseException | None:
+        calls = [due] + [{}] * (self._depth - 1 if flush else 0)
+        for part in calls:
+            try:
+                self._call_step(part, outcome)
+            except StepFailure as failure:
+                outcome.failures.update(failure.failures)
+            except BaseException as error:
+                return error
+        return None
+
+    def _call_step(self, due: Due, outcome: Outcome) -> None:
+        begin = self._clock.now_ns()
+        self._monitor.steps += 1
+        try:
+            results = call_hook(self._engine.step, due)
+        except StepFailure as failure:
+            self._collect(due, failure.results, begin, outcome)
+            raise
+        self._collect(due, results, begin, outcome)
+
+    def _collect(self, due: Due, results: list[StepResult], begin: int, outcome: Outcome) -> None:
+        if not isinstance(results, (list, tuple)):
+            raise EngineContractError(f"step() must return a list of StepResult, got {type(results).__name__}")
+        end = self._clock.now_ns()
+        if self._depth == 1:
+            self._make_chunks(results, None, begin, end, outcome)
+            return
+        sessions = self._sessions
+        self._calls.append(_Call(begin, {sid: sessions[sid].applied for sid in due if sid in sessions}))
+        self._primed = bool(due)
+        origin = self._calls[0] if len(self._calls) == self._depth else None
+        self._make_chunks(results, origin, begin, end, outcome)
+
+    def _make_chunks(
+        self, results: list[StepResult], origin: _Call | None, begin: int, end: int, outcome: Outcome
+    ) -> None:
+        sessions, chunks = self._sessions, []
+        emitted = self._clock.now_ns()
+        if origin is not None:
+            begin = origin.begin_ns
+        for result in results:
+            if not isinstance(result, StepResult):
+                raise EngineContractError(f"step() must return StepResult items, got {type(result).__name__}")
+            session = sessions.get(result.session_id)
+            if session is None:
+                self._foreign(result)
+                continue
+            if origin is None:
+                action_id, received = session.applied
+            else:
+                action_id, received = origin.applied.get(result.session_id, NOTHING_APPLIED)
+            stamps = Stamps(received, begin, end, emitted)
+            chunks.append(
+                Chunk(
+                    result.session_id,
+                    result.output,
+                    result.stats,
+                    session.seq,
+                    session.epoch,
+                    action_id,
+                    stamps,
+                )
+            )
+            session.seq += 1
+            outcome.emitted[result.session_id] = None
+        self._emit(chunks)
+
+    def _foreign(self, result: StepResult) -> None:
+        self._monitor.foreign += 1
+        stray = EngineContractError(f"step() returned a chunk for session {result.session_id!r}, which is not attached")
+        self._log.error("a chunk is thrown away", stray)

@@ -1,0 +1,19 @@
+"""Fakes that are real implementations, for your own tests as for ours."""
+
+from .clock import ManualClock
+from .conformance import EngineCase, check_engine
+from .engine import ScriptedChunk, ScriptedEngine
+from .faults import FaultPlan, FaultyEngine, FaultyModel
+from .sink import RecordingSink
+
+__all__ = [
+    "EngineCase",
+    "FaultPlan",
+    "FaultyEngine",
+    "FaultyModel",
+    "ManualClock",
+    "RecordingSink",
+    "ScriptedChunk",
+    "ScriptedEngine",
+    "check_engine",
+]

@@ -1,0 +1,62 @@
+"""A clock that moves when it is told to."""
+
+from __future__ import annotations
+
+import threading
+
+from ..core.clock import NS_PER_S, Wakeup
+
+
+class ManualClock:
+    """A :class:`~realtime_engine.core.clock.Clock` whose sleepers wake when :meth:`advance` passes their moment."""
+
+    def __init__(self, start_ns: int = 0) -> None:
+        self._now_ns = start_ns
+        self._changed = threading.Condition()
+        self._sleepers: list[tuple[int | None, Wakeup]] = []
+
+    def now_ns(self) -> int:
+        return self._now_ns
+
+    def wait(self, wakeup: Wakeup, until_ns: int | None) -> None:
+        sleeper = (until_ns, wakeup)
+        with self._changed:
+            if until_ns is not None and self._now_ns >= until_ns:
+                return
+            self._sleepers.append(sleeper)
+            self._changed.notify_all()
+        wakeup.wait()
+        with self._changed:
+            if sleeper in self._sleepers:
+                self._sleepers.remove(sleeper)
+
+    def give_way(self) -> None:
+        """Nothing: no time passes by itself here."""
+
+    def advance(self, seconds: float) -> None:
+        """Move time forward and wake every thread whose moment has come."""
+        self.advance_ns(round(seconds * NS_PER_S))
+
+    def advance_ns(self, nanoseconds: int) -> None:
+        """Like :meth:`advance`, exactly."""
+        with self._changed:
+            self._now_ns += nanoseconds
+            for sleeper in list(self._sleepers):
+                until_ns, wakeup = sleeper
+                if until_ns is not None and until_ns <= self._now_ns:
+                    self._sleepers.remove(sleeper)
+                    wakeup.notify()
+
+    def wait_for_sleeper(self, timeout_s: float = 10.0) -> int | None:
+        """Block, in real time, until a thread sleeps on this clock; returns the moment that it sleeps until."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: bool(self._sleepers), timeout_s):
+                raise TimeoutError(f"no thread went to sleep on the clock within {timeout_s} s")
+            return self._sleepers[0][0]
+
+    def advance_to_sleeper(self, timeout_s: float = 10.0) -> None:
+        """Wait until a thread sleeps until some moment, and move time there."""
+        until_ns = self.wait_for_sleeper(timeout_s)
+        if until_ns is None:
+            raise RuntimeError("the sleeping thread waits for a wake-up, not for a moment")
+        self.advance_ns(max(until_ns - self._now_ns, 0))

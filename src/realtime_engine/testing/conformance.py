@@ -1,0 +1,330 @@
+"""A suite that a model author runs on their own engine: does it keep the contract?
+
+One call, in a script or in a test::
+
+    from realtime_engine.testing import EngineCase, check_engine
+
+    def test_my_engine():
+        check_engine(EngineCase(make_engine=lambda max_sessions: ComposedEngine(MyModel(max_sessions))))
+
+Each check builds engines of its own by ``make_engine`` and raises :class:`AssertionError` that says which promise of
+the contract is broken and how it showed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..core.contract import AdmissionError, RealtimeInterface, SessionInit
+from ..core.replica import ReplicaEngine
+
+__all__ = ["CHECKS", "EngineCase", "check_engine"]
+
+
+def _default_context(index: int) -> dict[str, Any]:
+    return {"seed": index + 1}
+
+
+def _default_conditioning(index: int, step: int) -> dict[str, Any]:
+    return {"move": (index + step) % 3 - 1}
+
+
+def _identical(left: Any, right: Any) -> bool:
+    if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
+        return left.shape == right.shape and left.dtype == right.dtype and bool(np.array_equal(left, right))
+    return bool(left == right)
+
+
+@dataclass(frozen=True)
+class EngineCase:
+    """What the suite has to know about an engine.
+
+    Attributes:
+        make_engine: builds a fresh engine for this many sessions; it is called with 1, 2 and 3.
+        context: index of a session -> attach context; different indices must give different output.
+        conditioning: index of a session, number of the step -> conditioning.
+        heavy: a heavy key and two different values for it; ``None`` skips the check of heavy changes.
+        same: whether two outputs are equal. The default is byte for byte; a model that only agrees within a tolerance
+            between batch sizes passes a function that says so.
+        skip: names of checks that do not apply, each the function's name without ``check_``.
+    """
+
+    make_engine: Callable[[int], RealtimeInterface]
+    context: Callable[[int], Mapping[str, Any]] = _default_context
+    conditioning: Callable[[int, int], Mapping[str, Any]] = _default_conditioning
+    heavy: tuple[str, Any, Any] | None = None
+    same: Callable[[Any, Any], bool] = _identical
+    skip: frozenset[str] = field(default_factory=frozenset)
+
+
+def check_engine(case: EngineCase) -> list[str]:
+    """Run every check and return their names. Raises :class:`AssertionError` at the first broken promise."""
+    unknown = case.skip - CHECKS.keys()
+    if unknown:
+        raise ValueError(f"EngineCase.skip names no check: {sorted(unknown)}; there are {sorted(CHECKS)}")
+    ran = []
+    for name, check in CHECKS.items():
+        if name not in case.skip:
+            check(case)
+            ran.append(name)
+    return ran
+
+
+class Drive:
+    """Steps an engine and keeps each session's chunks apart.
+
+    Sessions are named by their index; each has its own count of steps, so that the same session sees the same
+    conditioning alone and in company.
+    """
+
+    def __init__(self, case: EngineCase, engine: RealtimeInterface) -> None:
+        self._case = case
+        self._steps: dict[int, int] = {}
+        self.engine = engine
+        self.outputs: dict[int, list[Any]] = {}
+
+    def attach(self, *indices: int, **extra: Any) -> None:
+        for index in indices:
+            self.engine.attach(SessionInit(name_of(index), {**self._case.context(index), **extra}))
+            self._steps[index] = 0
+            self.outputs[index] = []
+
+    def step(self, *indices: int, **extra: Any) -> list[int]:
+        """Advance these sessions; returns whose chunks came out."""
+        due = {name_of(i): {**self._case.conditioning(i, self._steps[i]), **extra} for i in indices}
+        for index in indices:
+            self._steps[index] += 1
+        return self._take(due)
+
+    def flush(self) -> list[int]:
+        return self._take({})
+
+    def detach(self, *indices: int) -> None:
+        for index in indices:
+            self.engine.detach(name_of(index))
+
+    def _take(self, due: Mapping[str, Mapping[str, Any]]) -> list[int]:
+        results = self.engine.step(due)
+        came = [int(result.session_id.removeprefix("session-")) for result in results]
+        assert len(set(came)) == len(came), f"step() returned two chunks of one session: {came}"
+        for index, result in zip(came, results, strict=True):
+            self.outputs[index].append(result.output)
+        self.engine.finalize([result.session_id for result in results])
+        return came
+
+
+def name_of(index: int) -> str:
+    return f"session-{index}"
+
+
+def _run(case: EngineCase, engine: RealtimeInterface, indices: tuple[int, ...], steps: int) -> dict[int, list[Any]]:
+    drive = Drive(case, engine)
+    drive.attach(*indices)
+    for _ in range(steps):
+        drive.step(*indices)
+    drive.flush()
+    return drive.outputs
+
+
+def _assert_same(case: EngineCase, got: list[Any], wanted: list[Any], promise: str) -> None:
+    assert len(got) == len(wanted), f"{promise}: {len(got)} chunks instead of {len(wanted)}"
+    for step, (left, right) in enumerate(zip(got, wanted, strict=True)):
+        assert case.same(left, right), f"{promise}: chunk {step} differs"
+
+
+def check_manifest(case: EngineCase) -> None:
+    """``manifest()`` is stable and announces the capacity that was asked for."""
+    engine = case.make_engine(2)
+    before = engine.manifest()
+    _run(case, engine, (0,), steps=2)
+    assert engine.manifest() == before, f"manifest() changed from {before} to {engine.manifest()} while stepping"
+    assert before.max_sessions == 2, f"manifest().max_sessions is {before.max_sessions}, make_engine was asked for 2"
+
+
+def check_distinct(case: EngineCase) -> None:
+    """Different sessions see different output: nothing is broadcast over the batch."""
+    outputs = _run(case, case.make_engine(2), (0, 1), steps=3)
+    for step, (left, right) in enumerate(zip(outputs[0], outputs[1], strict=True)):
+        assert not case.same(left, right), f"two sessions with different contexts got the same chunk {step}"
+
+
+def check_solo_equals_batched(case: EngineCase) -> None:
+    """A session's chunks do not depend on its company: no state leaks between rows."""
+    together = _run(case, case.make_engine(3), (0, 1, 2), steps=4)
+    for index in (0, 1, 2):
+        alone = _run(case, case.make_engine(3), (index,), steps=4)
+        _assert_same(case, together[index], alone[index], f"session {index} in a batch of three against alone")
+
+
+def check_outputs_not_aliased(case: EngineCase) -> None:
+    """A chunk that was handed out is not overwritten by later steps."""
+    drive = Drive(case, case.make_engine(2))
+    drive.attach(0, 1)
+    while not drive.outputs[0]:
+        drive.step(0, 1)
+    kept = np.array(drive.outputs[0][0], copy=True) if isinstance(drive.outputs[0][0], np.ndarray) else None
+    for _ in range(3):
+        drive.step(0, 1)
+    if kept is not None:
+        assert case.same(drive.outputs[0][0], kept), (
+            "a chunk changed after it was handed out: copy outputs, do not reuse"
+        )
+
+
+def check_admission(case: EngineCase) -> None:
+    """``attach`` is idempotent, refuses what is too much, and ``detach`` makes room."""
+    drive = Drive(case, case.make_engine(2))
+    drive.attach(0, 1)
+    drive.engine.attach(SessionInit(name_of(0), case.context(0)))
+    try:
+        drive.engine.attach(SessionInit(name_of(2), case.context(2)))
+    except AdmissionError:
+        pass
+    else:
+        raise AssertionError("attach beyond max_sessions must raise AdmissionError")
+    drive.detach(0, 1)
+    drive.detach(0, 1)
+    drive.attach(2)
+
+
+def check_unknown_and_absent(case: EngineCase) -> None:
+    """``step`` ignores ids that it does not know, and leaves sessions that are not due where they are."""
+    drive = Drive(case, case.make_engine(2))
+    drive.attach(0, 1)
+    results = drive.engine.step({"nobody": {}})
+    assert not results, f"step() for an unknown id returned {len(results)} chunks"
+    for _ in range(3):
+        drive.step(0)
+    for _ in range(3):
+        drive.step(1)
+    drive.flush()
+    for index in (0, 1):
+        alone = _run(case, case.make_engine(2), (index,), steps=3)
+        _assert_same(case, drive.outputs[index], alone[index], f"session {index}, stepped while the other rested")
+
+
+def check_row_reuse(case: EngineCase) -> None:
+    """A row that is taken over by another session starts fresh."""
+    drive = Drive(case, case.make_engine(1))
+    drive.attach(0)
+    for _ in range(3):
+        drive.step(0)
+    drive.detach(0)
+    drive.attach(1)
+    for _ in range(3):
+        drive.step(1)
+    drive.flush()
+    fresh = _run(case, case.make_engine(1), (1,), steps=3)
+    _assert_same(case, drive.outputs[1], fresh[1], "a session in a used row against a fresh engine")
+
+
+def check_warm_up(case: EngineCase) -> None:
+    """A pipeline of depth d emits nothing for d - 1 steps, then a chunk a step, and ``step({})`` brings the rest."""
+    engine = case.make_engine(1)
+    depth = engine.manifest().pipeline_depth_chunks
+    drive = Drive(case, engine)
+    drive.attach(0)
+    for step in range(depth + 3):
+        came = drive.step(0)
+        wanted = [0] if step >= depth - 1 else []
+        assert came == wanted, f"step {step} of a pipeline of depth {depth} gave {came}, not {wanted}"
+    for _ in range(depth - 1):
+        assert drive.flush() == [0], "step({}) must bring out what the pipeline still holds"
+    assert drive.flush() == [], "step({}) brought out a chunk that nobody asked for"
+
+
+def check_lossless_join(case: EngineCase) -> None:
+    """A session that joins costs the residents no chunk and changes none."""
+    drive = Drive(case, case.make_engine(2))
+    drive.attach(0)
+    for _ in range(3):
+        drive.step(0)
+    drive.attach(1)
+    for _ in range(3):
+        drive.step(0, 1)
+    drive.flush()
+    for index, steps in ((0, 6), (1, 3)):
+        alone = _run(case, case.make_engine(2), (index,), steps)
+        _assert_same(case, drive.outputs[index], alone[index], f"session {index} around a join")
+
+
+def check_lossless_detach(case: EngineCase) -> None:
+    """A session that leaves costs the others no chunk and changes none."""
+    drive = Drive(case, case.make_engine(3))
+    drive.attach(0, 1, 2)
+    for _ in range(3):
+        drive.step(0, 1, 2)
+    drive.detach(1)
+    for _ in range(3):
+        drive.step(0, 2)
+    drive.flush()
+    for index in (0, 2):
+        alone = _run(case, case.make_engine(3), (index,), steps=6)
+        _assert_same(case, drive.outputs[index], alone[index], f"session {index} around another's detach")
+
+
+def check_heavy_change(case: EngineCase) -> None:
+    """A heavy change shows once encoded, costs a bystander nothing, and ends where a fresh start with that value is."""
+    if case.heavy is None:
+        return
+    key, first, second = case.heavy
+    drive = Drive(case, case.make_engine(2))
+    drive.attach(0, 1, **{key: first})
+    for _ in range(2):
+        drive.step(0, 1, **{key: first})
+    before = len(drive.outputs[1])
+    changed: list[Any] = []
+    for _ in range(50):
+        came = _step_with(drive, {0: {key: second}, 1: {key: first}})
+        assert 1 in came, "a heavy change of one session silenced another"
+        changed.extend(drive.outputs[0][-1:] if 0 in came else [])
+    steady = Drive(case, case.make_engine(2))
+    steady.attach(0, 1, **{key: first})
+    for _ in range(52):
+        steady.step(0, 1, **{key: first})
+    bystander = drive.outputs[1]
+    assert before + 50 == len(bystander), "a heavy change of one session cost another a chunk"
+    _assert_same(case, bystander, steady.outputs[1], "a bystander of a heavy change")
+    differs = any(
+        not case.same(left, right) for left, right in zip(drive.outputs[0][-10:], steady.outputs[0][-10:], strict=True)
+    )
+    assert changed and differs, f"a change of {key!r} from {first!r} to {second!r} never showed in the output"
+
+
+def _step_with(drive: Drive, extras: Mapping[int, Mapping[str, Any]]) -> list[int]:
+    due = {}
+    for index, extra in extras.items():
+        due[name_of(index)] = {**drive._case.conditioning(index, drive._steps[index]), **extra}
+        drive._steps[index] += 1
+    return drive._take(due)
+
+
+def check_replica_parity(case: EngineCase) -> None:
+    """The batched engine gives what one engine per session gives."""
+    batched = _run(case, case.make_engine(3), (0, 1, 2), steps=4)
+    replicas = _run(case, ReplicaEngine(lambda: case.make_engine(1), max_sessions=3), (0, 1, 2), steps=4)
+    for index in (0, 1, 2):
+        _assert_same(case, batched[index], replicas[index], f"session {index} batched against a replica of its own")
+
+
+CHECKS: dict[str, Callable[[EngineCase], None]] = {
+    check.__name__.removeprefix("check_"): check
+    for check in (
+        check_manifest,
+        check_distinct,
+        check_solo_equals_batched,
+        check_outputs_not_aliased,
+        check_admission,
+        check_unknown_and_absent,
+        check_row_reuse,
+        check_warm_up,
+        check_lossless_join,
+        check_lossless_detach,
+        check_heavy_change,
+        check_replica_parity,
+    )
+}
