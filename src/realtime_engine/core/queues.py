@@ -173,21 +173,13 @@ class _Stream:
         self.in_ring = False
         self.waiters: deque[_Waiter] = deque()
 
-    def pop_chunk(self) -> Chunk:
-        while True:
-            item = self.items.popleft()
-            if isinstance(item, Chunk):
-                self.chunks -= 1
-                return item
-            self.passed.append(item)
-
     def drop_oldest_chunk(self) -> None:
-        for index, item in enumerate(self.items):
-            if isinstance(item, Chunk):
-                del self.items[index]
-                self.chunks -= 1
-                self.dropped += 1
-                return
+        index = 0
+        while not isinstance(self.items[index], Chunk):
+            index += 1
+        del self.items[index]
+        self.chunks -= 1
+        self.dropped += 1
 
     def trim_events(self) -> None:
         if len(self.passed) > _KEPT_UNREAD_EVENTS:
@@ -214,6 +206,7 @@ class Outbox:
         self._ring: deque[_Stream] = deque()  # streams that hold a chunk for get(), in turn
         self._getters: deque[_Waiter] = deque()
         self._retired: dict[str, None] = {}  # insertion-ordered
+        self._backlog = 0
         self._closed = False
 
     # -- the engine's end
@@ -228,7 +221,7 @@ class Outbox:
         with self._lock:
             if self._closed:
                 raise OutboxClosed("the outbox is closed: nothing more can be put in")
-            streams = self._streams
+            streams, ring, maxsize = self._streams, self._ring, self._maxsize
             for item in items:
                 if not isinstance(item, (Chunk, SessionEvent)):
                     raise TypeError(f"an outbox takes Chunk and SessionEvent, got {type(item).__name__}: {item!r}")
@@ -236,18 +229,20 @@ class Outbox:
                 if stream is None:
                     stream = streams[item.session_id] = _Stream(item.session_id)
                 stream.items.append(item)
-                if isinstance(item, Chunk):
+                if isinstance(item, SessionEvent):
+                    self._note_event(stream, item)
+                else:
                     stream.chunks += 1
-                    if self._maxsize and stream.chunks > self._maxsize:
+                    self._backlog += 1
+                    if stream.chunks > maxsize > 0:
                         stream.drop_oldest_chunk()
+                        self._backlog -= 1
                     if not stream.claimed:
                         if not stream.in_ring:
                             stream.in_ring = True
-                            self._ring.append(stream)
+                            ring.append(stream)
                         if self._getters:
                             woken.append(self._getters.popleft())
-                else:
-                    self._note_event(stream, item)
                 if stream.waiters:
                     woken.append(stream.waiters.popleft())
         if woken:
@@ -281,54 +276,64 @@ class Outbox:
         """The next chunk of the sessions that nobody claimed, round-robin. Raises :class:`OutboxClosed` at the end."""
         while True:
             with self._lock:
-                if self._settle_ring():
-                    return self._take_chunk()
-                if self._closed:
-                    raise OutboxClosed("the serve loop has ended and every chunk was read")
+                chunk = self._take_chunk()
+                if chunk is not None:
+                    return chunk
                 waiter = _enlist(self._getters)
             await self._await_turn(waiter, self._getters)
 
     def get_nowait(self) -> Chunk:
         """Like :meth:`get`; raises ``asyncio.QueueEmpty`` instead of waiting."""
         with self._lock:
-            if self._settle_ring():
-                return self._take_chunk()
-            if self._closed:
-                raise OutboxClosed("the serve loop has ended and every chunk was read")
-        raise asyncio.QueueEmpty
+            chunk = self._take_chunk()
+        if chunk is None:
+            raise asyncio.QueueEmpty
+        return chunk
 
     def empty(self) -> bool:
         """Whether :meth:`get` would have to wait."""
         with self._lock:
-            return not self._settle_ring()
+            return not any(stream.chunks and not stream.claimed for stream in self._ring)
 
     @property
     def closed(self) -> bool:
         return self._closed
 
+    @property
+    def backlog(self) -> int:
+        """Chunks that wait to be read, of all sessions."""
+        return self._backlog
+
     def statistics(self) -> OutboxStatistics:
         with self._lock:
             streams = list(self._streams.values())
-            chunks = sum(stream.chunks for stream in streams)
             dropped = {stream.session_id: stream.dropped for stream in streams if stream.dropped}
-        return OutboxStatistics(len(streams), chunks, dropped)
+            return OutboxStatistics(len(streams), self._backlog, dropped)
 
-    def _settle_ring(self) -> bool:
-        """Drop streams that no longer belong in the ring from its head; true when a chunk is there to take."""
+    def _take_chunk(self) -> Chunk | None:
+        """The next chunk in turn; ``None`` when there is none yet. Raises :class:`OutboxClosed` at the end."""
         ring = self._ring
-        while ring and (ring[0].claimed or not ring[0].chunks):
-            ring.popleft().in_ring = False
-        return bool(ring)
-
-    def _take_chunk(self) -> Chunk:
-        stream = self._ring.popleft()
-        chunk = stream.pop_chunk()
-        stream.in_ring = stream.chunks > 0
-        if stream.in_ring:
-            self._ring.append(stream)
-        elif not stream.live:
-            self._retire_if_over(stream)
-        return chunk
+        while ring:
+            stream = ring.popleft()
+            if stream.claimed or not stream.chunks:
+                stream.in_ring = False
+                continue
+            item = stream.items.popleft()
+            while not isinstance(item, Chunk):
+                stream.passed.append(item)
+                item = stream.items.popleft()
+            stream.chunks -= 1
+            self._backlog -= 1
+            if stream.chunks:
+                ring.append(stream)
+            else:
+                stream.in_ring = False
+                if not stream.live:
+                    self._retire_if_over(stream)
+            return item
+        if self._closed:
+            raise OutboxClosed("the serve loop has ended and every chunk was read")
+        return None
 
     def _retire_if_over(self, stream: _Stream) -> None:
         self._retired.pop(stream.session_id, None)
@@ -382,6 +387,7 @@ class Outbox:
             item = stream.items.popleft()
             if isinstance(item, Chunk):
                 stream.chunks -= 1
+                self._backlog -= 1
             return item
         if self._closed:
             raise OutboxClosed(f"the serve loop has ended and session {stream.session_id!r} was read to its end")

@@ -37,6 +37,7 @@ from .stepper import Outcome, Stepper, call_hook
 logger = logging.getLogger(__name__)
 
 _STOPPING = "the engine is stopping"
+_MOST_WITHOUT_REST_NS = 200_000
 
 
 class ServeLoop:
@@ -69,6 +70,7 @@ class ServeLoop:
         self._wakeup = Wakeup()
         self._sleeping = False
         self._stopping = False
+        self._rested_ns = 0
 
         self._sessions: dict[str, Session] = {}
         self._due: dict[str, Session] = {}  # stepped together
@@ -141,11 +143,20 @@ class ServeLoop:
         if self._stopping:
             return
         self.apply_inbox()
+        if not self._steppable:
+            return  # everybody has left or paused: the beat starts anew with the next arrival
         self.tick()
-        overruns = deadlines.tick_ended(self._clock.now_ns())
-        if overruns:
-            self._monitor.overruns += overruns
+        now = self._clock.now_ns()
+        self._monitor.overruns += deadlines.tick_ended(now)
+        if now >= deadlines.next_ns:
+            self._let_others_run(now)
+
+    def _let_others_run(self, now: int) -> None:
+        """A loop that is never in time does not sleep, but the readers need the interpreter too."""
+        patience = _MOST_WITHOUT_REST_NS if self._outbox.backlog else 10 * _MOST_WITHOUT_REST_NS
+        if now - self._rested_ns > patience:
             self._clock.give_way()
+            self._rested_ns = self._clock.now_ns()
 
     def _sleep_until_input(self) -> None:
         self._sleeping = True  # before looking: a put after the look rings the bell
@@ -184,7 +195,7 @@ class ServeLoop:
         begin = self._clock.now_ns()
         self._record_input(begin)
         outcome = Outcome()
-        due = {session_id: session.take_conditioning() for session_id, session in self._due.items()}
+        due = {sid: dict(s.conditioning) if not s.events else s.take_conditioning() for sid, s in self._due.items()}
         if due or self._stepper.primed:
             self._stepper.step(due, outcome, flush=bool(self._apart or not due))
         for session in list(self._apart.values()):

@@ -18,6 +18,8 @@ from .session import NOTHING_APPLIED, Applied, Session
 
 Due = Mapping[str, Mapping[str, Any]]
 
+_new_stamps = tuple.__new__  # half the cost of Stamps(...), once a chunk
+
 
 def call_hook(hook: Callable[..., Any], *args: Any) -> Any:
     """Call an engine hook; a coroutine in place of a result is a broken contract, not a promise to be kept."""
@@ -30,9 +32,9 @@ def call_hook(hook: Callable[..., Any], *args: Any) -> Any:
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of stepping some sessions: whose chunks left (ordered, once each), and who failed."""
+    """What came of stepping some sessions: whose chunks left, in order, and who failed."""
 
-    emitted: dict[str, None] = field(default_factory=dict)
+    emitted: list[str] = field(default_factory=list)
     failures: dict[str, BaseException] = field(default_factory=dict)
 
 
@@ -92,9 +94,9 @@ class Stepper:
 
     def finalize(self, outcome: Outcome) -> None:
         """Call ``finalize`` for the sessions whose chunks left; when that fails, for each by itself."""
-        ids = list(outcome.emitted)
-        if not ids:
+        if not outcome.emitted:
             return
+        ids = list(dict.fromkeys(outcome.emitted))
         try:
             call_hook(self._engine.finalize, ids)
         except StepFailure as failure:
@@ -165,35 +167,25 @@ class Stepper:
     def _make_chunks(
         self, results: list[StepResult], origin: _Call | None, begin: int, end: int, outcome: Outcome
     ) -> None:
-        sessions, chunks = self._sessions, []
+        sessions = self._sessions
+        chunks: list[Chunk] = []
         emitted = self._clock.now_ns()
         if origin is not None:
             begin = origin.begin_ns
         for result in results:
             if not isinstance(result, StepResult):
                 raise EngineContractError(f"step() must return StepResult items, got {type(result).__name__}")
-            session = sessions.get(result.session_id)
+            session_id = result.session_id
+            session = sessions.get(session_id)
             if session is None:
                 self._foreign(result)
                 continue
-            if origin is None:
-                action_id, received = session.applied
-            else:
-                action_id, received = origin.applied.get(result.session_id, NOTHING_APPLIED)
-            stamps = Stamps(received, begin, end, emitted)
-            chunks.append(
-                Chunk(
-                    result.session_id,
-                    result.output,
-                    result.stats,
-                    session.seq,
-                    session.epoch,
-                    action_id,
-                    stamps,
-                )
-            )
-            session.seq += 1
-            outcome.emitted[result.session_id] = None
+            applied = session.applied if origin is None else origin.applied.get(session_id, NOTHING_APPLIED)
+            stamps = _new_stamps(Stamps, (applied[1], begin, end, emitted))
+            seq = session.seq
+            session.seq = seq + 1
+            chunks.append(Chunk(session_id, result.output, result.stats, seq, session.epoch, applied[0], stamps))
+        outcome.emitted.extend([chunk.session_id for chunk in chunks])
         self._emit(chunks)
 
     def _foreign(self, result: StepResult) -> None:
