@@ -21,10 +21,16 @@ class Wakeup:
         """Ring, from any thread."""
         self._event.set()
 
+    @property
+    def rung(self) -> bool:
+        """Whether a ring waits to be answered."""
+        return self._event.is_set()
+
     def wait(self, timeout_s: float | None = None) -> bool:
         """Sleep until rung or until ``timeout_s`` has passed; true when it was rung."""
         rung = self._event.wait(timeout_s)
-        self._event.clear()
+        if rung:  # a ring right after the timeout stays for the next wait
+            self._event.clear()
         return rung
 
 

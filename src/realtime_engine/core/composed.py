@@ -6,15 +6,27 @@ import bisect
 import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
 from .contract import AdmissionError, EngineManifest, SessionInit, StepResult
 from .equality import same_mapping
-from .errors import StepFailure
+from .errors import StepFailure, describe, reraise_interrupt
 from .heavy import SitOutBudget
-from .lanes import DONE, Completion, Lane, Lanes, cuda_lanes, cuda_torch, inline_lanes, thread_lanes
+from .lanes import (
+    DONE,
+    Completion,
+    InlineLane,
+    Lane,
+    Lanes,
+    cuda_lanes,
+    cuda_torch,
+    error_of,
+    inline_lanes,
+    submit,
+    thread_lanes,
+)
 from .stages import Stage, StageBatch, StageModel
 
 __all__ = ["ComposedEngine"]
@@ -22,6 +34,7 @@ __all__ = ["ComposedEngine"]
 logger = logging.getLogger(__name__)
 
 _ABSENT = object()
+_MOST_HELD_EVENTS = 4096
 _POLICIES = ("sit_out", "keep_running")
 
 
@@ -36,6 +49,7 @@ class _Row:
         "age",
         "applied",
         "encode",
+        "encode_failed",
         "held_events",
         "budget",
     )
@@ -48,6 +62,7 @@ class _Row:
         self.age = 0
         self.applied: dict[str, Any] = {}  # heavy values in effect
         self.encode: _Encode | None = None
+        self.encode_failed = False  # the last one, so that it is tried again before the row goes on
         self.held_events: list[Any] = []  # edges that came while the row took no part
         self.budget: SitOutBudget | None = None  # from the first heavy change on
 
@@ -66,6 +81,27 @@ class _InFlight:
 
     batch: StageBatch
     hot_done: Completion
+
+
+@dataclass(eq=False, slots=True)
+class _Choice:
+    """Who does what in one step. Nothing of it is final until HOT has ended well: then :meth:`commit`."""
+
+    batch: StageBatch
+    cohort: list[_Row] = field(default_factory=list)
+    changed: dict[_Row, dict[str, Any]] = field(default_factory=dict)  # heavy values to encode
+    held: list[tuple[_Row, Sequence[Any]]] = field(default_factory=list)  # edges of rows that take no part
+
+    def commit(self) -> None:
+        for row in self.cohort:
+            row.age += 1
+            if row.held_events:
+                row.held_events = []
+            if row.budget is not None:
+                row.budget.produced()
+        for row, events in self.held:
+            row.held_events.extend(events)
+            del row.held_events[:-_MOST_HELD_EVENTS]
 
 
 class ComposedEngine:
@@ -115,6 +151,7 @@ class ComposedEngine:
         self._empty_slots: dict[int, str | None] = dict.fromkeys(range(size))
         self._pending: list[_Row] = []
         self._encodes: list[_Encode] = []
+        self._seeded: Completion = DONE  # the latest seeding, which an encode must not overtake
         self._lanes: Lanes | None = None  # opened by the first step, on its thread
         self._in_flight: _InFlight | None = None
         self._finished: list[StepResult] = []  # decoded in a step that failed afterwards
@@ -149,7 +186,8 @@ class ComposedEngine:
             raise AdmissionError(f"the engine is full: all {len(self._rows)} rows are taken")
         if not self._midrun_attach and any(row.seeded for row in self._rows.values()):
             raise AdmissionError("the cohort is running and this engine admits nobody in mid-run (midrun_attach=False)")
-        row = _Row(self._free.pop(0), init.session_id, dict(init.context))
+        context = dict(init.context)
+        row = _Row(self._free.pop(0), init.session_id, context)
         self._rows[init.session_id] = row
         self._pending.append(row)
 
@@ -160,24 +198,27 @@ class ComposedEngine:
             raise AdmissionError(f"session {init.session_id!r} is not attached")
         if not self._midrun_attach and any(other.seeded for other in self._rows.values() if other is not row):
             raise AdmissionError("the cohort is running and this engine admits nobody in mid-run (midrun_attach=False)")
+        fresh = SessionInit(init.session_id, dict(init.context))
         self.detach(init.session_id)
-        self.attach(init)
+        self.attach(fresh)
 
     def step(self, due: Mapping[str, Mapping[str, Any]]) -> list[StepResult]:
         """Advance ``due``; see :class:`~realtime_engine.core.contract.RealtimeInterface`.
 
         Raises:
-            StepFailure: a session could not be seeded or encoded; the others have advanced and are inside.
-            Exception: whatever a stage raised. Nobody has advanced, the batch in flight is gone.
+            StepFailure: some sessions failed in seeding, ENCODE or DEFERRED; the others have advanced, their chunks are
+                inside.
+            Exception: what a HOT stage raised. Nobody has advanced.
         """
         began = time.perf_counter()
         lanes = self._lanes or self._open_lanes()
         failures: dict[str, BaseException] = {}
         if self._encodes:
             self._resolve_encodes(lanes, failures)
-        seeded = self._arm(lanes, failures) if self._pending else DONE
-        cohort, batch, changed = self._choose(due, failures)
-        emitted = self._advance(lanes, cohort, batch, changed, seeded, began)
+        if self._pending:
+            self._arm(lanes, failures)
+        choice = self._choose(due, failures)
+        emitted = self._advance(lanes, choice, failures, began)
         results = self._results(emitted, began)
         if failures:
             raise StepFailure(failures, results) from next(iter(failures.values()))
@@ -191,7 +232,11 @@ class ComposedEngine:
         if row is None:
             return
         self._drain(row)
-        self._model.detach(row.index, session_id)
+        release = partial(self._model.detach, row.index, session_id)
+        if self._lanes is None:
+            release()
+        else:
+            self._lanes.hot.submit(release).wait()  # on HOT: before whatever the row's next session does there
         del self._rows[session_id]
         bisect.insort(self._free, row.index)
         if row in self._pending:
@@ -226,45 +271,41 @@ class ComposedEngine:
 
     # -- arming
 
-    def _arm(self, lanes: Lanes, failures: dict[str, BaseException]) -> Completion:
+    def _arm(self, lanes: Lanes, failures: dict[str, BaseException]) -> None:
         pending = list(self._pending)
         try:
-            if self._seed_ready is not None and not self._seed_ready({row.index: row.context for row in pending}):
-                return DONE
-        except Exception as error:
+            ready = self._seed_ready is None or self._seed_ready({row.index: row.context for row in pending})
+        except BaseException as error:
+            reraise_interrupt(error)
             failures.update((row.session_id, error) for row in pending)
-            return DONE
-        return self._seed(lanes, pending, failures)
+            return
+        if ready:
+            self._seed(lanes, pending, failures)
 
-    def _seed(self, lanes: Lanes, rows: list[_Row], failures: dict[str, BaseException]) -> Completion:
+    def _seed(self, lanes: Lanes, rows: list[_Row], failures: dict[str, BaseException]) -> None:
         """Seed all rows in one call; if that fails, each by itself, so that only the culprits stay behind."""
+        contexts = {row.index: row.context for row in rows}
         try:
-            contexts = {row.index: row.context for row in rows}
-            seeded = lanes.hot.submit(partial(self._model.seed, contexts))
-        except Exception as error:
+            self._seeded = lanes.hot.submit(partial(self._model.seed, contexts))
+        except BaseException as error:
+            reraise_interrupt(error)
             if len(rows) == 1:
                 failures[rows[0].session_id] = error
-                return DONE
-            completions = [self._seed(lanes, [row], failures) for row in rows]
-            return completions[-1]
+                return
+            for row in rows:
+                self._seed(lanes, [row], failures)
+            return
         for row in rows:
             row.seeded = True
             row.applied = {key: row.context[key] for key in self._heavy_keys if key in row.context}
             self._pending.remove(row)
-        return seeded
 
     # -- choosing who takes part
 
-    def _choose(
-        self, due: Mapping[str, Mapping[str, Any]], failures: dict[str, BaseException]
-    ) -> tuple[list[_Row], StageBatch, dict[_Row, dict[str, Any]]]:
-        """The rows that advance, their batch, and the rows whose heavy values are to be encoded."""
-        cohort: list[_Row] = []
-        slots = self._empty_slots.copy()
-        conditioning: dict[str, Mapping[str, Any]] = {}
-        ages: dict[int, int] = {}
-        changed: dict[_Row, dict[str, Any]] = {}
-        rows, heavy_keys = self._rows, self._heavy_keys
+    def _choose(self, due: Mapping[str, Mapping[str, Any]], failures: dict[str, BaseException]) -> _Choice:
+        choice = _Choice(StageBatch(self._empty_slots.copy(), {}))
+        slots, conditioning, ages = choice.batch.slots, choice.batch.conditioning, choice.batch.ages
+        cohort, rows, heavy_keys = choice.cohort, self._rows, self._heavy_keys
         for session_id, given in due.items():
             row = rows.get(session_id)
             if row is None:
@@ -273,16 +314,17 @@ class ComposedEngine:
             for key in heavy_keys:
                 value = given.get(key, _ABSENT)
                 if (value is not _ABSENT and value is not row.applied.get(key, _ABSENT)) or row.encode is not None:
-                    takes_part = takes_part and self._heavy_change(row, given, changed, failures)
+                    takes_part = takes_part and self._heavy_change(row, given, choice.changed, failures)
                     break
             if not takes_part:
-                row.held_events.extend(given.get("events", ()))
+                choice.held.append((row, given.get("events", ())))
                 continue
             slots[row.index] = session_id
-            conditioning[session_id] = self._with_held_events(row, given) if row.held_events else dict(given)
+            conditioning[session_id] = _with_held_events(row, given) if row.held_events else dict(given)
             ages[row.index] = row.age
             cohort.append(row)
-        return cohort, StageBatch(slots, conditioning, set(conditioning), ages), changed
+        choice.batch.due.update(conditioning)
+        return choice
 
     def _heavy_change(
         self,
@@ -301,75 +343,77 @@ class ComposedEngine:
             if self._heavy_equal(row.applied, wanted):
                 row.applied = wanted  # the same values in the objects that come now: compared by identity from here on
                 return True
-        except Exception as error:
+        except BaseException as error:
+            reraise_interrupt(error)
             failures[row.session_id] = error
             return False
         if row.budget is None:
             row.budget = SitOutBudget()
-        if self._sits_out and not row.budget.allows:
+        if self._sits_out and not row.budget.allows and not row.encode_failed:
             return True
         changed[row] = wanted
         return not self._sits_out
 
-    def _with_held_events(self, row: _Row, given: Mapping[str, Any]) -> dict[str, Any]:
-        events, row.held_events = row.held_events, []
-        return {**given, "events": (*events, *given.get("events", ()))}
-
     # -- running the lanes
 
     def _advance(
-        self,
-        lanes: Lanes,
-        cohort: list[_Row],
-        batch: StageBatch,
-        changed: dict[_Row, dict[str, Any]],
-        seeded: Completion,
-        began: float,
+        self, lanes: Lanes, choice: _Choice, failures: dict[str, BaseException], began: float
     ) -> StageBatch | None:
         """Run one step's work and return the batch that is ready to leave."""
-        previous, self._in_flight = self._in_flight, None
+        leaving, self._in_flight = self._in_flight, None
+        decoded = self._decode(lanes, leaving) if leaving is not None else DONE
+        if choice.changed:
+            self._start_encode(lanes, choice.changed, (self._seeded, decoded), failures)
         current: _InFlight | None = None
-        decoded: Completion | None = None
         try:
-            if previous is not None:
-                decoded = self._decode(lanes, previous)
-            if changed:
-                self._start_encode(lanes, changed, after=(seeded, decoded or DONE))
-            if cohort:
-                current = self._run_hot(lanes, batch)
-            if current is not None and not self._pipelined:
-                decoded = self._decode(lanes, current)
-            if decoded is not None:
-                decoded.wait()
+            if choice.cohort:
+                current = _InFlight(choice.batch, lanes.hot.submit(partial(_run, self._hot, choice.batch)))
         except BaseException:
-            self._sync_after_failure(lanes, encoding=bool(changed))
-            self._salvage(previous, decoded, began)
+            self._sync_after_failure(lanes)
+            self._salvage(lanes, leaving, decoded, began)
             raise
-        for row in cohort:
-            row.age += 1
-            if row.budget is not None:
-                row.budget.produced()
-        if not self._pipelined:
-            return batch if current is not None else None
-        self._in_flight = current
-        return previous.batch if previous is not None else None
-
-    def _run_hot(self, lanes: Lanes, batch: StageBatch) -> _InFlight:
-        return _InFlight(batch, lanes.hot.submit(partial(_run, self._hot, batch)))
+        choice.commit()
+        if self._pipelined:
+            self._in_flight = current
+        elif current is not None:
+            leaving, decoded = current, self._decode(lanes, current)
+        if leaving is None:
+            return None
+        self._finish_decode(lanes, leaving, decoded, failures)
+        return leaving.batch
 
     def _decode(self, lanes: Lanes, flight: _InFlight) -> Completion:
-        return lanes.deferred.submit(partial(_run, self._deferred, flight.batch), after=(flight.hot_done,))
+        return submit(lanes.deferred, partial(_run, self._deferred, flight.batch), after=(flight.hot_done,))
 
-    def _salvage(self, previous: _InFlight | None, decoded: Completion | None, began: float) -> None:
-        """Keep the chunk before the failed one for the next step, if its DEFERRED work has ended well."""
-        if previous is None or decoded is None:
+    def _finish_decode(
+        self, lanes: Lanes, flight: _InFlight, decoded: Completion, failures: dict[str, BaseException]
+    ) -> None:
+        """Wait for DEFERRED; if it failed, run it again by halves, so that only the culprits lose their chunk."""
+        error = error_of(decoded)
+        if error is None:
             return
-        try:
-            decoded.wait()
-        except Exception:
-            logger.debug("the chunk in flight is lost with the failed step", exc_info=True)
-        else:
-            self._finished.extend(_step_results(previous.batch, began))
+        batch = flight.batch
+        batch.outputs.clear()
+        rows = batch.rows_in_order()
+        if len(rows) == 1:
+            failures[str(batch.slots[rows[0]])] = error
+            return
+        for half in (rows[: len(rows) // 2], rows[len(rows) // 2 :]):
+            part = _InFlight(batch.part(half), flight.hot_done)
+            self._finish_decode(lanes, part, self._decode(lanes, part), failures)
+            batch.outputs.update(part.batch.outputs)
+
+    def _salvage(self, lanes: Lanes, flight: _InFlight | None, decoded: Completion, began: float) -> None:
+        """After a HOT failure, keep the chunk before it for the next step."""
+        if flight is None:
+            return
+        lost: dict[str, BaseException] = {}
+        self._finish_decode(lanes, flight, decoded, lost)
+        if lost:
+            logger.debug(
+                "chunks in flight are lost with the failed step: %s", {k: describe(v) for k, v in lost.items()}
+            )
+        self._finished.extend(_step_results(flight.batch, began))
 
     def _results(self, batch: StageBatch | None, began: float) -> list[StepResult]:
         finished, self._finished = self._finished, []
@@ -396,50 +440,67 @@ class ComposedEngine:
         if row.encode is not None:
             self._lanes.encode.sync()
 
-    def _sync_after_failure(self, lanes: Lanes, *, encoding: bool) -> None:
-        for lane in (lanes.hot, lanes.deferred, *((lanes.encode,) if encoding else ())):
+    def _sync_after_failure(self, lanes: Lanes) -> None:
+        for lane in (lanes.hot, lanes.deferred):
             try:
                 lane.sync()
-            except Exception:  # a broken device says so at every call; the first error is on its way up already
+            except BaseException as error:  # a broken device says so at every call; the first error is on its way up
+                reraise_interrupt(error)
                 logger.debug("a lane did not drain after a failed step", exc_info=True)
 
     # -- heavy conditioning
 
-    def _start_encode(self, lanes: Lanes, wanted: dict[_Row, dict[str, Any]], after: Sequence[Completion]) -> None:
+    def _start_encode(
+        self,
+        lanes: Lanes,
+        wanted: dict[_Row, dict[str, Any]],
+        after: Sequence[Completion],
+        failures: dict[str, BaseException],
+    ) -> None:
         slots = self._empty_slots.copy()
         slots.update((row.index, row.session_id) for row in wanted)
         conditioning: dict[str, Mapping[str, Any]] = {row.session_id: dict(values) for row, values in wanted.items()}
         ages = {row.index: row.age for row in wanted}
         batch = StageBatch(slots, conditioning, set(conditioning), ages)
-        encode = _Encode(wanted, lanes.encode.submit(partial(_run, self._encode, batch), after))
+        encode = _Encode(wanted, submit(lanes.encode, partial(_run, self._encode, batch), after))
         self._encodes.append(encode)
         for row in wanted:
             row.encode = encode
             if self._sits_out and row.budget is not None:
                 row.budget.sat_out()
+        if isinstance(lanes.encode, InlineLane):
+            self._note_failed_encode(lanes, encode, failures)
 
     def _resolve_encodes(self, lanes: Lanes, failures: dict[str, BaseException]) -> None:
-        started, self._encodes = self._encodes, []
-        for encode in started:
-            if not encode.completion.done():
-                self._encodes.append(encode)
-                continue
-            error = _error_of(encode.completion)
-            if error is None:
+        for encode in list(self._encodes):
+            if encode.completion.done() and not self._note_failed_encode(lanes, encode, failures):
+                self._encodes.remove(encode)
                 for row, wanted in encode.wanted.items():
-                    row.applied, row.encode = wanted, None
-            elif len(encode.wanted) > 1:
-                for row, wanted in encode.wanted.items():
-                    self._start_encode(lanes, {row: wanted}, after=())
+                    row.applied, row.encode, row.encode_failed = wanted, None, False
+
+    def _note_failed_encode(self, lanes: Lanes, encode: _Encode, failures: dict[str, BaseException]) -> bool:
+        """If an encode failed: it is one row's failure, or is tried again for each row by itself."""
+        error = error_of(encode.completion)
+        if error is None:
+            return False
+        self._encodes.remove(encode)
+        for row, wanted in list(encode.wanted.items()):
+            row.encode = None
+            if len(encode.wanted) == 1:
+                row.encode_failed = True
+                failures[row.session_id] = error
             else:
-                for row in encode.wanted:
-                    row.encode = None
-                    failures[row.session_id] = error
+                self._start_encode(lanes, {row: wanted}, (), failures)
+        return True
 
 
 def _run(stages: list[Stage], batch: StageBatch) -> None:
     for stage in stages:
         stage(batch)
+
+
+def _with_held_events(row: _Row, given: Mapping[str, Any]) -> dict[str, Any]:
+    return {**given, "events": (*row.held_events, *given.get("events", ()))}
 
 
 def _step_results(batch: StageBatch, began: float) -> list[StepResult]:
@@ -451,11 +512,3 @@ def _step_results(batch: StageBatch, began: float) -> list[StepResult]:
         for session_id in batch.slots.values()
         if session_id in outputs
     ]
-
-
-def _error_of(completion: Completion) -> BaseException | None:
-    try:
-        completion.wait()
-    except Exception as error:
-        return error
-    return None

@@ -120,6 +120,7 @@ class RealtimeInterface(Protocol):
     def step(self, due: Mapping[str, Mapping[str, Any]]) -> list[StepResult]:
         """Advance each session of ``due`` (session id -> conditioning) by one chunk.
 
+        Each mapping is the engine's own, the values in it are not: it leaves arrays and nested containers as they are.
         Unknown ids are ignored and attached sessions that ``due`` leaves out stay where they are. May return fewer
         results than ``due`` has entries (warm-up, rows in isolation). ``step({})`` flushes what a pipeline still holds.
         """

@@ -34,9 +34,10 @@ def same_mapping(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
 
 
 def _same_array(left: Any, right: Any) -> bool:
-    if not isinstance(left, np.ndarray) or not isinstance(right, np.ndarray) or left.dtype != right.dtype:
+    if not isinstance(left, np.ndarray) or not isinstance(right, np.ndarray):
         return False
-    try:
-        return bool(np.array_equal(left, right))
-    except Exception:  # an object array may hold anything
+    if left.dtype != right.dtype or left.shape != right.shape:
         return False
+    if left.dtype.hasobject:
+        return all(map(same_value, left.ravel().tolist(), right.ravel().tolist()))
+    return bool(np.array_equal(left, right, equal_nan=left.dtype.kind in "fc"))

@@ -14,6 +14,7 @@ Bad arguments are plain ``ValueError`` and ``TypeError``.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -58,6 +59,15 @@ class OutboxClosed(RealtimeEngineError):
 
 
 def describe(error: BaseException) -> str:
-    """One line for a log, an event or a person: ``ValueError: the text``."""
-    text = str(error)
+    """One line for a log, an event or a person: ``ValueError: the text``. Never raises."""
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # an error of the model's own, whose text is an error too
+        text = "(its text could not be read)"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def reraise_interrupt(error: BaseException) -> None:
+    """Let a person's Ctrl-C through, which only the main thread gets; everything else a hook may raise is contained."""
+    if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+        raise error

@@ -14,6 +14,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from enum import Enum, auto
 from typing import Any, NamedTuple, Protocol
 
+from .errors import reraise_interrupt
+
 __all__ = ["Lane", "Lanes", "cuda_torch", "cuda_lanes", "inline_lanes", "thread_lanes"]
 
 
@@ -61,15 +63,40 @@ class Lanes(NamedTuple):
 # -- inline
 
 
-class _Done:
+class _Ended:
+    """Work that has ended before anybody could wait for it."""
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        self._error = error
+
     def done(self) -> bool:
         return True
 
     def wait(self) -> None:
-        return None
+        if self._error is not None:
+            raise self._error
 
 
-DONE: Completion = _Done()
+DONE: Completion = _Ended()
+
+
+def submit(lane: LaneRunner, work: Callable[[], None], after: Iterable[Completion] = ()) -> Completion:
+    """Like ``lane.submit``, but what the work raises comes out of the completion on every kind of lane."""
+    try:
+        return lane.submit(work, after)
+    except BaseException as error:
+        reraise_interrupt(error)
+        return _Ended(error)
+
+
+def error_of(completion: Completion) -> BaseException | None:
+    """Wait for the end of the work; what it raised, if it did."""
+    try:
+        completion.wait()
+    except BaseException as error:
+        reraise_interrupt(error)
+        return error
+    return None
 
 
 class InlineLane:
@@ -180,7 +207,7 @@ class ThreadLane:
 
 def _run_after(after: tuple[Completion, ...], work: Callable[[], None]) -> None:
     for completion in after:
-        with contextlib.suppress(Exception):  # whoever holds that completion deals with its error
+        with contextlib.suppress(BaseException):  # whoever holds that completion deals with its error
             completion.wait()
     work()
 

@@ -22,14 +22,21 @@ class Attach:
 
 @dataclass(frozen=True)
 class Detach:
-    """Release a session. Answered by :class:`Detached`, also when the id is unknown."""
+    """Release a session. Answered by :class:`Detached`, also when the id is unknown.
+
+    If the engine would not let go of it, the answer is ``Failed(fatal=True)``, and the loop tries again by itself.
+    """
 
     session_id: str
 
 
 @dataclass(frozen=True)
 class Reset:
-    """Seed a session anew; an empty context means the last one. Answered by :class:`ResetDone` or :class:`Rejected`."""
+    """Seed a session anew; an empty context means the last one.
+
+    Answered by :class:`ResetDone`, by :class:`Rejected` (the session goes on as it was), or by ``Failed(fatal=True)``
+    when it was released and could not be seeded again.
+    """
 
     session_id: str
     context: Mapping[str, Any] = field(default_factory=dict)

@@ -7,7 +7,7 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -46,6 +46,7 @@ class Inbox:
         self._clock = clock
         self._messages: deque[tuple[int, InboxMsg]] = deque()
         self._listeners: tuple[Callable[[], None], ...] = ()
+        self._listeners_lock = threading.Lock()
 
     def put_nowait(self, msg: InboxMsg) -> None:
         """Take a snapshot of ``msg`` and queue it.
@@ -78,11 +79,13 @@ class Inbox:
     @contextlib.contextmanager
     def listening(self, listener: Callable[[], None]) -> Iterator[None]:
         """Call ``listener`` after each put, on the thread that puts; it must be quick and must not raise."""
-        self._listeners = (*self._listeners, listener)
+        with self._listeners_lock:
+            self._listeners = (*self._listeners, listener)
         try:
             yield
         finally:
-            self._listeners = tuple(other for other in self._listeners if other is not listener)
+            with self._listeners_lock:
+                self._listeners = tuple(other for other in self._listeners if other is not listener)
 
     async def wait(self) -> None:
         """Return once there is something to drain (for engines that own their loop)."""
@@ -101,12 +104,15 @@ def _checked(msg: InboxMsg) -> InboxMsg:
     _check_session_id(msg.session_id)
     if isinstance(msg, Action):
         return _checked_action(msg)
-    if isinstance(msg, (Attach, Reset)):
-        _check_mapping(msg, "context", msg.context)
-        return replace(msg, context=snapshot(msg.context))
-    if isinstance(msg, SetActive) and not isinstance(msg.active, bool):
-        raise TypeError(f"SetActive.active must be a bool, got {msg.active!r}")
-    return msg
+    if isinstance(msg, Detach):
+        return Detach(msg.session_id)
+    if isinstance(msg, SetActive):
+        if not isinstance(msg.active, bool):
+            raise TypeError(f"SetActive.active must be a bool, got {msg.active!r}")
+        return SetActive(msg.session_id, msg.active)
+    _check_mapping(msg, "context", msg.context)
+    kind = Attach if isinstance(msg, Attach) else Reset
+    return kind(msg.session_id, snapshot(msg.context))
 
 
 def _checked_action(msg: Action) -> Action:
@@ -115,7 +121,8 @@ def _checked_action(msg: Action) -> Action:
         raise ValueError('conditioning key "events" is reserved: pass edges as Action(..., events=[...])')
     if not isinstance(msg.events, Sequence) or isinstance(msg.events, (str, bytes)):
         raise TypeError(f"Action.events must be a list or tuple of edges, got {msg.events!r}")
-    return Action(msg.session_id, snapshot(msg.conditioning), tuple(snapshot(list(msg.events))), msg.action_id)
+    events = tuple(snapshot(list(msg.events)))
+    return Action(msg.session_id, snapshot(msg.conditioning), events, snapshot(msg.action_id))
 
 
 def _check_session_id(session_id: object) -> None:
@@ -133,15 +140,19 @@ def _check_mapping(msg: InboxMsg, name: str, value: object) -> None:
 
 @dataclass(frozen=True)
 class OutboxStatistics:
-    """A reading of an outbox: sessions known, chunks waiting, and chunks dropped per session (those with any)."""
+    """A reading of an outbox.
+
+    Attributes:
+        sessions: sessions that it holds anything of.
+        chunks: chunks that wait to be read.
+        dropped: session id -> chunks dropped, of those sessions that lost any.
+        dropped_total: chunks dropped, sessions that are forgotten included.
+    """
 
     sessions: int
     chunks: int
     dropped: Mapping[str, int]
-
-    @property
-    def dropped_total(self) -> int:
-        return sum(self.dropped.values())
+    dropped_total: int
 
 
 _Waiter: TypeAlias = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]
@@ -157,6 +168,7 @@ class _Stream:
         "chunks",
         "dropped",
         "claimed",
+        "left",
         "live",
         "in_ring",
         "waiters",
@@ -169,6 +181,7 @@ class _Stream:
         self.chunks = 0
         self.dropped = 0
         self.claimed = False
+        self.left = False  # its reader has gone: nobody need come for the rest
         self.live = False  # between Attached and the end of the session
         self.in_ring = False
         self.waiters: deque[_Waiter] = deque()
@@ -194,7 +207,8 @@ class Outbox:
 
     ``maxsize`` bounds the chunks of each session by itself (0: no bound); beyond it the oldest chunk of that session is
     dropped and counted, so a slow reader costs only itself. Events are never dropped while somebody may read them: only
-    of a session that nobody claims are no more than 10,000 kept, and only of the 1024 such sessions that ended last.
+    of a session that nobody claims are no more than 10,000 kept, and only of the 1024 such sessions that ended last. So
+    is what a reader that closes leaves of a session that is over.
     """
 
     def __init__(self, maxsize: int = 0) -> None:
@@ -207,6 +221,7 @@ class Outbox:
         self._getters: deque[_Waiter] = deque()
         self._retired: dict[str, None] = {}  # insertion-ordered
         self._backlog = 0
+        self._dropped = 0
         self._closed = False
 
     # -- the engine's end
@@ -218,6 +233,13 @@ class Outbox:
     def put_many(self, items: Iterable[OutboxItem]) -> None:
         """Queue several items with one lock and at most one wake-up per event loop."""
         woken: list[_Waiter] = []
+        try:
+            self._put(items, woken)
+        finally:
+            if woken:
+                _wake(woken)
+
+    def _put(self, items: Iterable[OutboxItem], woken: list[_Waiter]) -> None:
         with self._lock:
             if self._closed:
                 raise OutboxClosed("the outbox is closed: nothing more can be put in")
@@ -237,16 +259,15 @@ class Outbox:
                     if stream.chunks > maxsize > 0:
                         stream.drop_oldest_chunk()
                         self._backlog -= 1
+                        self._dropped += 1
                     if not stream.claimed:
                         if not stream.in_ring:
                             stream.in_ring = True
                             ring.append(stream)
                         if self._getters:
-                            woken.append(self._getters.popleft())
+                            _next_in(self._getters, woken)
                 if stream.waiters:
-                    woken.append(stream.waiters.popleft())
-        if woken:
-            _wake(woken)
+                    _next_in(stream.waiters, woken)
 
     def close(self) -> None:
         """No more puts. Readers drain what is left and then get :class:`OutboxClosed`. Idempotent."""
@@ -308,7 +329,7 @@ class Outbox:
         with self._lock:
             streams = list(self._streams.values())
             dropped = {stream.session_id: stream.dropped for stream in streams if stream.dropped}
-            return OutboxStatistics(len(streams), self._backlog, dropped)
+            return OutboxStatistics(len(streams), self._backlog, dropped, self._dropped)
 
     def _take_chunk(self) -> Chunk | None:
         """The next chunk in turn; ``None`` when there is none yet. Raises :class:`OutboxClosed` at the end."""
@@ -337,13 +358,14 @@ class Outbox:
 
     def _retire_if_over(self, stream: _Stream) -> None:
         self._retired.pop(stream.session_id, None)
-        if stream.live or stream.chunks or stream.claimed:
+        if stream.live or stream.claimed or (stream.chunks and not stream.left):
             return
         self._retired[stream.session_id] = None
         if len(self._retired) > _KEPT_RETIRED:
-            oldest = next(iter(self._retired))
-            del self._retired[oldest]
-            del self._streams[oldest]
+            oldest = self._streams.pop(next(iter(self._retired)))
+            del self._retired[oldest.session_id]
+            self._backlog -= oldest.chunks
+            oldest.chunks = 0
 
     # -- the readers' end: one session
 
@@ -361,6 +383,7 @@ class Outbox:
             if stream.claimed:
                 raise SessionClaimedError(f"session {session_id!r} is claimed: one reader a session, close() it first")
             stream.claimed = True
+            stream.left = False
             self._retired.pop(session_id, None)
             stream.items.extendleft(reversed(stream.passed))
             stream.passed.clear()
@@ -396,6 +419,7 @@ class Outbox:
     def _release(self, stream: _Stream) -> None:
         with self._lock:
             stream.claimed = False
+            stream.left = True
             readers = list(stream.waiters)
             stream.waiters.clear()
             if stream.chunks and not stream.in_ring:
@@ -405,8 +429,9 @@ class Outbox:
                 self._streams.pop(stream.session_id, None)  # read to its end: nothing to keep
             else:
                 self._retire_if_over(stream)
-            getters = [self._getters.popleft() for _ in range(min(len(self._getters), stream.chunks))]
-        _wake(readers + getters)
+            for _ in range(stream.chunks):
+                _next_in(self._getters, readers)
+        _wake(readers)
 
     async def _await_turn(self, waiter: _Waiter, line: deque[_Waiter]) -> None:
         try:
@@ -416,9 +441,9 @@ class Outbox:
                 if waiter in line:
                     line.remove(waiter)
                     raise
-                heir = line.popleft() if line else None  # the wake-up was ours: pass it on
-            if heir is not None:
-                _wake([heir])
+                heirs: list[_Waiter] = []
+                _next_in(line, heirs)  # the wake-up was ours: pass it on
+            _wake(heirs)
             raise
 
 
@@ -486,6 +511,15 @@ def _enlist(line: deque[_Waiter]) -> _Waiter:
     waiter = (loop, loop.create_future())
     line.append(waiter)
     return waiter
+
+
+def _next_in(line: deque[_Waiter], woken: list[_Waiter]) -> None:
+    """Move the first waiter that can still run from ``line`` to ``woken``."""
+    while line:
+        waiter = line.popleft()
+        if not waiter[0].is_closed():
+            woken.append(waiter)
+            return
 
 
 def _wake(waiters: list[_Waiter]) -> None:

@@ -59,6 +59,7 @@ class Releases:
     def release(self, session_id: str, now_ns: int) -> BaseException | None:
         """Try now; on failure remember the id and return the error."""
         error = self._try(session_id)
+        self._held.pop(session_id, None)
         if error is not None:
             self._held[session_id] = (1, now_ns + _FIRST_RETRY_NS)
         return error

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from .contract import AdmissionError, EngineManifest, RealtimeInterface, SessionInit, StepResult
-from .errors import StepFailure
+from .errors import StepFailure, reraise_interrupt
 
 __all__ = ["ReplicaEngine"]
 
@@ -34,7 +34,7 @@ class ReplicaEngine:
         self._max_sessions = max_sessions
         self._children: dict[str, RealtimeInterface] = {}
         self._pool: list[RealtimeInterface] = []
-        self._primed: set[str] = set()  # sessions whose child may hold a chunk in its pipeline
+        self._held: dict[str, int] = {}  # session -> steps that it takes to empty its child's pipeline
         self._manifest: EngineManifest | None = None
 
     def manifest(self) -> EngineManifest:
@@ -54,7 +54,7 @@ class ReplicaEngine:
         child = self._pool.pop() if self._pool else self._factory()
         try:
             child.attach(init)
-        except Exception:
+        except BaseException:
             self._reclaim(child, init.session_id)
             raise
         self._children[init.session_id] = child
@@ -71,7 +71,8 @@ class ReplicaEngine:
         child.detach(init.session_id)
         try:
             child.attach(init)
-        except Exception as error:
+        except BaseException as error:
+            reraise_interrupt(error)
             del self._children[init.session_id]
             self._reclaim(child, init.session_id)
             raise RuntimeError(f"session {init.session_id!r} was released and could not be attached again") from error
@@ -84,17 +85,20 @@ class ReplicaEngine:
         """
         results: list[StepResult] = []
         failures: dict[str, BaseException] = {}
+        depth = self.manifest().pipeline_depth_chunks
         for session_id, child in self._children.items():
             own = {session_id: due[session_id]} if session_id in due else {}
-            if not own and session_id not in self._primed:
+            held = depth - 1 if own else self._held.get(session_id, 0) - 1
+            if not own and held < 0:
                 continue
-            self._primed.add(session_id) if own else self._primed.discard(session_id)
+            self._held[session_id] = held
             try:
                 results.extend(child.step(own))
             except StepFailure as failure:
                 failures.update(failure.failures)
                 results.extend(failure.results)
-            except Exception as error:
+            except BaseException as error:
+                reraise_interrupt(error)
                 failures[session_id] = error
         if failures:
             raise StepFailure(failures, results) from next(iter(failures.values()))
@@ -109,7 +113,8 @@ class ReplicaEngine:
                 continue
             try:
                 child.finalize([session_id])
-            except Exception as error:
+            except BaseException as error:
+                reraise_interrupt(error)
                 failures[session_id] = error
         if failures:
             raise StepFailure(failures) from next(iter(failures.values()))
@@ -120,7 +125,7 @@ class ReplicaEngine:
             return
         child.detach(session_id)
         del self._children[session_id]
-        self._primed.discard(session_id)
+        self._held.pop(session_id, None)
         self._pool.append(child)
 
     @property
@@ -142,7 +147,8 @@ class ReplicaEngine:
         """Pool a child whose attach failed if it can be cleaned; else let go of it."""
         try:
             child.detach(session_id)
-        except Exception:
+        except BaseException as error:
+            reraise_interrupt(error)
             logger.warning("a child that could be neither attached nor cleaned is discarded", exc_info=True)
         else:
             self._pool.append(child)

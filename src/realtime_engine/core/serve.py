@@ -85,6 +85,8 @@ def _run_on_thread(serving: ServeLoop) -> asyncio.Future[None]:
             return
         if error is None:
             ended.set_result(None)
+        elif isinstance(error, StopIteration):  # no future takes one
+            ended.set_exception(RuntimeError("engine.manifest() raised StopIteration"))
         else:
             ended.set_exception(error)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from .clock import NS_PER_S, Clock, Wakeup
@@ -28,7 +29,7 @@ from .messages import (
     SetActive,
 )
 from .monitor import ServeMonitor
-from .queues import Inbox, Outbox
+from .queues import Inbox, Outbox, OutboxItem
 from .registry import Identities, Releases
 from .session import Applied, Session
 from .snapshot import snapshot
@@ -76,8 +77,8 @@ class ServeLoop:
         self._due: dict[str, Session] = {}  # stepped together
         self._apart: dict[str, Session] = {}  # stepped one by one, because they failed lately
         self._arriving: dict[str, SessionEvent] = {}  # the answer that waits until the session is seeded
-        self._held_back: list[SessionEvent] = []  # answers that wait until the pipeline's chunk is out
-        self._fresh_ns: list[int] = []  # arrival of the Actions that the next step applies
+        self._held_back: list[_HeldBack] = []  # answers that wait until the pipeline's chunks are out
+        self._fresh: list[tuple[Session, int]] = []  # Actions that the next step applies, and when they came
         self._identities = Identities()
         self._releases = Releases(self._release_engine_side, self._log)
         self._handlers: dict[type, Callable[[Any, int], None]] = {
@@ -107,6 +108,7 @@ class ServeLoop:
                 monitor=self._monitor,
                 log=self._log,
                 emit=self._emit_chunks,
+                leaving=lambda session: self._is_held_back(session.session_id),
                 interrupted=lambda: self._stopping,
             )
             deadlines = Deadlines(self._interval_ns(manifest.rate_hz), self._clock.now_ns())
@@ -122,16 +124,15 @@ class ServeLoop:
         return round(seconds * NS_PER_S)
 
     def _serve(self, deadlines: Deadlines) -> None:
-        try:
-            while not self._stopping:
-                if self._steppable:
-                    self._tick_at(deadlines)
-                else:
-                    self._sleep_until_input()
-                    self.apply_inbox()
-                    deadlines.resume(self._clock.now_ns())
-        except OutboxClosed:
-            logger.warning("the outbox was closed by its reader: the serve loop ends")
+        while not self._stopping:
+            if self._steppable:
+                self._tick_at(deadlines)
+            else:
+                self._sleep_until_input()
+                self.apply_inbox()
+                if not self._steppable:
+                    self._fresh.clear()
+                deadlines.resume(self._clock.now_ns())
 
     @property
     def _steppable(self) -> bool:
@@ -144,6 +145,7 @@ class ServeLoop:
             return
         self.apply_inbox()
         if not self._steppable:
+            self._fresh.clear()
             return  # everybody has left or paused: the beat starts anew with the next arrival
         self.tick()
         now = self._clock.now_ns()
@@ -172,7 +174,7 @@ class ServeLoop:
         for _, msg in self._inbox.drain_stamped():
             if isinstance(msg, (Attach, Reset)):
                 self._reject(msg.session_id, _STOPPING)
-            elif not isinstance(msg, Action):
+            else:
                 self._handlers[type(msg)](msg, 0)
         if self._stepper.primed:
             self._stepper.flush(Outcome())
@@ -202,21 +204,25 @@ class ServeLoop:
             self._stepper.step({session.session_id: session.take_conditioning()}, outcome, flush=True)
         self._stepper.finalize(outcome)
         self._judge(outcome)
-        self._send_held_back()
+        if not self._stepper.primed:
+            self._send_held_back()
         self._monitor.ticks += 1
         self._monitor.step.record(self._clock.now_ns() - begin)
 
     def _record_input(self, begin: int) -> None:
-        for received_ns in self._fresh_ns:
-            self._monitor.input_to_step.record(begin - received_ns)
-        self._fresh_ns.clear()
+        for session, received_ns in self._fresh:
+            if session.active and self._sessions.get(session.session_id) is session:
+                self._monitor.input_to_step.record(begin - received_ns)
+        self._fresh.clear()
 
     def _emit_chunks(self, chunks: list[Chunk]) -> None:
         if self._arriving:
             self._announce_seeded()
         if chunks:
-            self._outbox.put_many(chunks)
+            self._put(chunks)
             self._monitor.chunks += len(chunks)
+        if self._held_back:
+            self._count_down_held_back()
 
     # -- failures
 
@@ -224,8 +230,9 @@ class ServeLoop:
         """Tell those who failed, part with those who do so for good, and let the others back in."""
         if outcome.failures:
             self._judge_failures(outcome.failures)
+        made_chunks = set(outcome.emitted) if self._apart else ()
         for session in list(self._apart.values()):
-            if session.session_id not in outcome.failures:
+            if session.session_id in made_chunks and session.session_id not in outcome.failures:
                 session.trust.stepped_cleanly()
                 self._place(session)
         if self._arriving:
@@ -266,8 +273,8 @@ class ServeLoop:
     def _unseeded(self) -> frozenset[str]:
         try:
             return frozenset(getattr(self._engine, "pending_sessions", ()))
-        except Exception as error:
-            self._log.error("reading pending_sessions", error)
+        except BaseException as error:
+            self._log.error("reading pending_sessions failed", error)
             return frozenset()
 
     # -- messages
@@ -309,7 +316,7 @@ class ServeLoop:
             self._reject(msg.session_id, f"session {msg.session_id!r} is not attached")
             return
         self._announce(session)
-        self._send_held_back(msg.session_id)
+        self._settle(msg.session_id)
         context = msg.context or session.context
         try:
             self._reset_engine(SessionInit(msg.session_id, snapshot(context)))
@@ -340,8 +347,7 @@ class ServeLoop:
             self._reject(msg.session_id, f"session {msg.session_id!r} is not attached")
             return
         session.apply(msg.conditioning, tuple(msg.events), Applied(msg.action_id, received_ns))
-        if session.active:
-            self._fresh_ns.append(received_ns)
+        self._fresh.append((session, received_ns))
 
     def _set_active(self, msg: SetActive, received_ns: int) -> None:
         session = self._sessions.get(msg.session_id)
@@ -352,8 +358,8 @@ class ServeLoop:
         session.active = msg.active
         self._place(session)
         answer = ActiveChanged(session.session_id, msg.active, epoch=session.epoch)
-        if self._stepper.primed:
-            self._held_back.append(answer)  # the chunk in flight goes out first, in this very tick
+        if self._stepper.primed and not msg.active:
+            self._held_back.append(_HeldBack(answer, self._stepper.depth - 1))  # its chunks in flight go out first
         else:
             self._send(answer)
 
@@ -374,7 +380,7 @@ class ServeLoop:
     def _end(self, session: Session, because: BaseException | None = None) -> None:
         """Detach a session and say so: ``Detached``, or ``Failed(fatal=True)`` if it ends by, or with, an error."""
         self._announce(session)
-        self._send_held_back(session.session_id)
+        self._settle(session.session_id)
         self._forget(session)
         error = self._releases.release(session.session_id, self._clock.now_ns())
         because = because or error
@@ -409,15 +415,46 @@ class ServeLoop:
         epoch = session.epoch if session is not None else self._identities.epoch(session_id)
         self._send(Rejected(session_id, reason, epoch=epoch))
 
-    def _send_held_back(self, session_id: str | None = None) -> None:
-        """Send the answers that were held back, of one session or of all."""
+    def _is_held_back(self, session_id: str) -> bool:
+        return any(held.event.session_id == session_id for held in self._held_back)
+
+    def _count_down_held_back(self) -> None:
+        """One more step has brought out what the pipeline held: send the answers that waited for it."""
+        for held in self._held_back:
+            held.steps -= 1
+        self._send_held_back(lambda held: held.steps <= 0)
+
+    def _send_held_back(self, ready: Callable[[_HeldBack], bool] = lambda held: True) -> None:
         if self._held_back:
-            ready = [event for event in self._held_back if session_id in (None, event.session_id)]
-            self._held_back = [event for event in self._held_back if event not in ready]
-            self._outbox.put_many(ready)
+            sent = [held for held in self._held_back if ready(held)]
+            self._held_back = [held for held in self._held_back if not ready(held)]
+            self._put([held.event for held in sent])
+
+    def _settle(self, session_id: str) -> None:
+        """Send what is held back of one session, because its chunks in flight will not come any more."""
+        self._send_held_back(lambda held: held.event.session_id == session_id)
 
     def _send(self, event: SessionEvent) -> None:
-        self._outbox.put_nowait(event)
+        if self._held_back and self._is_held_back(event.session_id):
+            self._held_back.append(_HeldBack(event, self._stepper.depth - 1))  # never before an older answer
+        else:
+            self._put((event,))
+
+    def _put(self, items: Sequence[OutboxItem]) -> None:
+        try:
+            self._outbox.put_many(items)
+        except OutboxClosed:
+            if not self._stopping:
+                logger.warning("the outbox was closed by its reader: the serve loop ends")
+            self._stopping = True
+
+
+@dataclass(eq=False, slots=True)
+class _HeldBack:
+    """An answer, and the number of steps until the pipeline has brought out what was in flight when it was given."""
+
+    event: SessionEvent
+    steps: int
 
 
 class _NotReleased(Exception):

@@ -39,16 +39,16 @@ class Session:
         self.session_id = session_id
         self.seq = seq  # of the next chunk
         self.active = True
+        self.trust = Trust()
         self.begin_epoch(context, epoch)
 
     def begin_epoch(self, context: Mapping[str, Any], epoch: int) -> None:
-        """Everything but the pause and the count of chunks starts anew."""
+        """Everything but the pause, the trust and the count of chunks starts anew."""
         self.context = context
         self.epoch = epoch
         self.conditioning: Mapping[str, Any] = {}
         self.events: list[Any] = []
         self.applied = NOTHING_APPLIED
-        self.trust = Trust()
 
     def apply(self, conditioning: Mapping[str, Any], events: tuple[Any, ...], applied: Applied) -> None:
         """Newest state wins; edges queue up (of a session that is not stepped for long, the newest 4096)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -42,6 +42,18 @@ class StageBatch:
         """The session in ``row``, ``None`` when it takes no part."""
         return self.slots.get(row)
 
+    def part(self, rows: Sequence[int]) -> StageBatch:
+        """The same step for some of its rows only, with the same ``data`` and no outputs yet."""
+        sessions = {row: self.slots[row] for row in rows}
+        ids = {session_id for session_id in sessions.values() if session_id is not None}
+        return StageBatch(
+            slots={row: sessions.get(row) for row in self.slots},
+            conditioning={session_id: self.conditioning[session_id] for session_id in ids},
+            due=ids,
+            ages={row: self.ages[row] for row in rows},
+            data=dict(self.data),
+        )
+
     def drop(self, row: int, session_id: str) -> None:
         """Take one session out, before its outputs are read."""
         self.slots[row] = None
@@ -56,7 +68,8 @@ class Stage(Protocol):
     """One unit of work on one lane.
 
     Boundary-atomic: when it raises, the model's resident state must still be that of the last chunk boundary, because
-    the engine steps the same rows again.
+    the engine runs the same rows again, together or apart. A DEFERRED stage may see fewer rows than HOT did for the
+    same batch (one left, one failed): it finds a row's share of ``data`` by the row, never by its position.
     """
 
     lane: Lane

@@ -58,6 +58,7 @@ class Stepper:
         monitor: ServeMonitor,
         log: LogLimiter,
         emit: Callable[[list[Chunk]], None],
+        leaving: Callable[[Session], bool],
         interrupted: Callable[[], bool],
     ) -> None:
         self._engine = engine
@@ -67,9 +68,15 @@ class Stepper:
         self._monitor = monitor
         self._log = log
         self._emit = emit
+        self._leaving = leaving  # a paused session whose last chunks are still on their way out of the pipeline
         self._interrupted = interrupted
         self._calls: deque[_Call] = deque(maxlen=depth)
         self._primed = False
+
+    @property
+    def depth(self) -> int:
+        """Steps from the one that begins a chunk to the one that brings it out, both counted."""
+        return self._depth
 
     @property
     def primed(self) -> bool:
@@ -90,7 +97,11 @@ class Stepper:
         """Bring out what a pipeline still holds. A failure loses it, and is nobody's that could be named."""
         error = self._attempt({}, outcome, flush=True)
         if error is not None:
-            self._log.error("flushing the pipeline failed", error)
+            self._lose_the_pipeline(error)
+
+    def _lose_the_pipeline(self, error: BaseException) -> None:
+        self._primed = False
+        self._log.error("flushing the pipeline failed", error)
 
     def finalize(self, outcome: Outcome) -> None:
         """Call ``finalize`` for the sessions whose chunks left; when that fails, for each by itself."""
@@ -118,6 +129,9 @@ class Stepper:
         if self._interrupted():
             return
         ids = list(due)
+        if not ids:
+            self._lose_the_pipeline(error)
+            return
         if len(ids) == 1:
             # In a pipeline the failure may be an older batch's: only a second one, alone, is this session's.
             again = self._attempt(due, outcome, flush=True) if self._depth > 1 else error
@@ -145,7 +159,7 @@ class Stepper:
         begin = self._clock.now_ns()
         self._monitor.steps += 1
         try:
-            results = call_hook(self._engine.step, due)
+            results = call_hook(self._engine.step, dict(due))
         except StepFailure as failure:
             self._collect(due, failure.results, begin, outcome)
             raise
@@ -167,28 +181,37 @@ class Stepper:
     def _make_chunks(
         self, results: list[StepResult], origin: _Call | None, begin: int, end: int, outcome: Outcome
     ) -> None:
-        sessions = self._sessions
         chunks: list[Chunk] = []
         emitted = self._clock.now_ns()
         if origin is not None:
             begin = origin.begin_ns
-        for result in results:
-            if not isinstance(result, StepResult):
-                raise EngineContractError(f"step() must return StepResult items, got {type(result).__name__}")
-            session_id = result.session_id
-            session = sessions.get(session_id)
-            if session is None:
-                self._foreign(result)
-                continue
-            applied = session.applied if origin is None else origin.applied.get(session_id, NOTHING_APPLIED)
-            stamps = _new_stamps(Stamps, (applied[1], begin, end, emitted))
-            seq = session.seq
-            session.seq = seq + 1
-            chunks.append(Chunk(session_id, result.output, result.stats, seq, session.epoch, applied[0], stamps))
+        try:
+            for result in results:
+                session = self._owner(result)
+                if session is None:
+                    continue
+                session_id = session.session_id
+                applied = session.applied if origin is None else origin.applied.get(session_id, NOTHING_APPLIED)
+                stamps = _new_stamps(Stamps, (applied[1], begin, end, emitted))
+                seq = session.seq
+                session.seq = seq + 1
+                chunks.append(Chunk(session_id, result.output, result.stats, seq, session.epoch, applied[0], stamps))
+        except BaseException:
+            for chunk in chunks:
+                self._sessions[chunk.session_id].seq -= 1  # as if none had been made
+            raise
         outcome.emitted.extend([chunk.session_id for chunk in chunks])
         self._emit(chunks)
 
-    def _foreign(self, result: StepResult) -> None:
+    def _owner(self, result: StepResult) -> Session | None:
+        """The session that may have this result; ``None`` when nobody may."""
+        if not isinstance(result, StepResult):
+            raise EngineContractError(f"step() must return StepResult items, got {type(result).__name__}")
+        session = self._sessions.get(result.session_id)
+        if session is not None and (session.active or self._leaving(session)):
+            return session
         self._monitor.foreign += 1
-        stray = EngineContractError(f"step() returned a chunk for session {result.session_id!r}, which is not attached")
+        whose = "is not attached" if session is None else "is paused"
+        stray = EngineContractError(f"step() returned a chunk for session {result.session_id!r}, which {whose}")
         self._log.error("a chunk is thrown away", stray)
+        return None

@@ -50,9 +50,13 @@ class ManualClock:
     def wait_for_sleeper(self, timeout_s: float = 10.0) -> int | None:
         """Block, in real time, until a thread sleeps on this clock; returns the moment that it sleeps until."""
         with self._changed:
-            if not self._changed.wait_for(lambda: bool(self._sleepers), timeout_s):
+            if not self._changed.wait_for(lambda: bool(self._asleep()), timeout_s):
                 raise TimeoutError(f"no thread went to sleep on the clock within {timeout_s} s")
-            return self._sleepers[0][0]
+            return self._asleep()[0]
+
+    def _asleep(self) -> list[int | None]:
+        """Those that nobody has rung: a rung one is awake, even if it has not run yet."""
+        return [until_ns for until_ns, wakeup in self._sleepers if not wakeup.rung]
 
     def advance_to_sleeper(self, timeout_s: float = 10.0) -> None:
         """Wait until a thread sleeps until some moment, and move time there."""

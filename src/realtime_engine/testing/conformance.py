@@ -13,14 +13,18 @@ the contract is broken and how it showed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from ..core.contract import AdmissionError, RealtimeInterface, SessionInit
+from ..core.contract import AdmissionError, RealtimeInterface, SessionInit, StepResult
+from ..core.errors import StepFailure, describe
 from ..core.replica import ReplicaEngine
+from .faults import FaultPlan
 
 __all__ = ["CHECKS", "EngineCase", "check_engine"]
 
@@ -48,6 +52,8 @@ class EngineCase:
         context: index of a session -> attach context; different indices must give different output.
         conditioning: index of a session, number of the step -> conditioning.
         heavy: a heavy key and two different values for it; ``None`` skips the check of heavy changes.
+        make_faulty: like ``make_engine``, with a fault plan in front of the model, for the check of failures:
+            ``lambda n, plan: ComposedEngine(FaultyModel(MyModel(n), plan))``. ``None`` skips that check.
         same: whether two outputs are equal. The default is byte for byte; a model that only agrees within a tolerance
             between batch sizes passes a function that says so.
         skip: names of checks that do not apply, each the function's name without ``check_``.
@@ -57,6 +63,7 @@ class EngineCase:
     context: Callable[[int], Mapping[str, Any]] = _default_context
     conditioning: Callable[[int, int], Mapping[str, Any]] = _default_conditioning
     heavy: tuple[str, Any, Any] | None = None
+    make_faulty: Callable[[int, FaultPlan], RealtimeInterface] | None = None
     same: Callable[[Any, Any], bool] = _identical
     skip: frozenset[str] = field(default_factory=frozenset)
 
@@ -107,8 +114,19 @@ class Drive:
         for index in indices:
             self.engine.detach(name_of(index))
 
+    def hold(self, *indices: int, **extra: Any) -> list[int]:
+        """Like :meth:`step`, with the conditioning of step 0 each time, so that a chunk depends on its age alone."""
+        return self._take({name_of(i): {**self._case.conditioning(i, 0), **extra} for i in indices})
+
+    def hold_each(self, extras: Mapping[int, Mapping[str, Any]]) -> list[int]:
+        """Like :meth:`hold`, with something more for each session by itself."""
+        return self._take({name_of(i): {**self._case.conditioning(i, 0), **extra} for i, extra in extras.items()})
+
     def _take(self, due: Mapping[str, Mapping[str, Any]]) -> list[int]:
-        results = self.engine.step(due)
+        return self.keep(self.engine.step(due))
+
+    def keep(self, results: list[StepResult]) -> list[int]:
+        """Sort results to their sessions and finalize them; returns whose they were."""
         came = [int(result.session_id.removeprefix("session-")) for result in results]
         assert len(set(came)) == len(came), f"step() returned two chunks of one session: {came}"
         for index, result in zip(came, results, strict=True):
@@ -166,29 +184,46 @@ def check_outputs_not_aliased(case: EngineCase) -> None:
     drive.attach(0, 1)
     while not drive.outputs[0]:
         drive.step(0, 1)
-    kept = np.array(drive.outputs[0][0], copy=True) if isinstance(drive.outputs[0][0], np.ndarray) else None
+    given = drive.outputs[0][0]
+    kept = copy.deepcopy(given)
     for _ in range(3):
         drive.step(0, 1)
-    if kept is not None:
-        assert case.same(drive.outputs[0][0], kept), (
-            "a chunk changed after it was handed out: copy outputs, do not reuse"
-        )
+    assert case.same(given, kept), "a chunk changed after it was handed out: copy outputs, do not reuse them"
+
+
+@contextmanager
+def _promised(promise: str) -> Iterator[None]:
+    """What must not raise."""
+    try:
+        yield
+    except Exception as error:
+        raise AssertionError(f"{promise}, but it raised {describe(error)}") from error
 
 
 def check_admission(case: EngineCase) -> None:
     """``attach`` is idempotent, refuses what is too much, and ``detach`` makes room."""
     drive = Drive(case, case.make_engine(2))
     drive.attach(0, 1)
-    drive.engine.attach(SessionInit(name_of(0), case.context(0)))
+    for _ in range(2):
+        drive.step(0, 1)
+    with _promised("attach of an attached id must change nothing, also in a full engine"):
+        drive.engine.attach(SessionInit(name_of(0), case.context(0)))
+    for _ in range(2):
+        drive.step(0, 1)
+    drive.flush()
+    alone = _run(case, case.make_engine(2), (0,), steps=4)
+    _assert_same(case, drive.outputs[0], alone[0], "a session that was attached twice")
     try:
         drive.engine.attach(SessionInit(name_of(2), case.context(2)))
     except AdmissionError:
         pass
     else:
         raise AssertionError("attach beyond max_sessions must raise AdmissionError")
-    drive.detach(0, 1)
-    drive.detach(0, 1)
-    drive.attach(2)
+    with _promised("detach must be idempotent"):
+        drive.detach(0, 1, 0, 1)
+        drive.engine.detach("nobody")
+    with _promised("detach must make room for the next attach"):
+        drive.attach(2)
 
 
 def check_unknown_and_absent(case: EngineCase) -> None:
@@ -268,39 +303,52 @@ def check_lossless_detach(case: EngineCase) -> None:
 
 
 def check_heavy_change(case: EngineCase) -> None:
-    """A heavy change shows once encoded, costs a bystander nothing, and ends where a fresh start with that value is."""
+    """A heavy change shows in the session's own chunks, and costs or changes nothing for a bystander."""
     if case.heavy is None:
         return
     key, first, second = case.heavy
-    drive = Drive(case, case.make_engine(2))
-    drive.attach(0, 1, **{key: first})
+    changed, steady = (Drive(case, case.make_engine(2)) for _ in range(2))
+    for drive, later in ((changed, second), (steady, first)):
+        drive.attach(0, 1, **{key: first})
+        for step in range(52):
+            came = drive.hold_each({0: {key: first if step < 2 else later}, 1: {key: first}})
+            assert 1 in came or step < 2, "a heavy change of one session silenced another"
+        drive.flush()
+    _assert_same(case, changed.outputs[1], steady.outputs[1], "a bystander of a heavy change")
+    before, after = changed.outputs[0], steady.outputs[0]
+    differs = any(not case.same(left, right) for left, right in zip(before, after, strict=False))
+    assert differs, f"a change of {key!r} from {first!r} to {second!r} never showed in the output"
+
+
+def check_failure_boundary(case: EngineCase) -> None:
+    """After a step that failed for one session, the other goes on as if nothing had been, and so can the first."""
+    if case.make_faulty is None:
+        return
+    plan = FaultPlan()
+    drive = Drive(case, case.make_faulty(2, plan))
+    drive.attach(0, 1)
     for _ in range(2):
-        drive.step(0, 1, **{key: first})
-    before = len(drive.outputs[1])
-    changed: list[Any] = []
-    for _ in range(50):
-        came = _step_with(drive, {0: {key: second}, 1: {key: first}})
-        assert 1 in came, "a heavy change of one session silenced another"
-        changed.extend(drive.outputs[0][-1:] if 0 in came else [])
-    steady = Drive(case, case.make_engine(2))
-    steady.attach(0, 1, **{key: first})
-    for _ in range(52):
-        steady.step(0, 1, **{key: first})
-    bystander = drive.outputs[1]
-    assert before + 50 == len(bystander), "a heavy change of one session cost another a chunk"
-    _assert_same(case, bystander, steady.outputs[1], "a bystander of a heavy change")
-    differs = any(
-        not case.same(left, right) for left, right in zip(drive.outputs[0][-10:], steady.outputs[0][-10:], strict=True)
-    )
-    assert changed and differs, f"a change of {key!r} from {first!r} to {second!r} never showed in the output"
-
-
-def _step_with(drive: Drive, extras: Mapping[int, Mapping[str, Any]]) -> list[int]:
-    due = {}
-    for index, extra in extras.items():
-        due[name_of(index)] = {**drive._case.conditioning(index, drive._steps[index]), **extra}
-        drive._steps[index] += 1
-    return drive._take(due)
+        drive.hold(0, 1)
+    plan.fail("hot", RuntimeError("injected"), session_id=name_of(0))
+    try:
+        drive.hold(0, 1)
+    except StepFailure as failure:
+        drive.keep(failure.results)
+    except Exception as error:
+        assert "injected" in str(error), f"a stage raised RuntimeError('injected'), step() raised {describe(error)}"
+    assert plan.raised, "make_faulty never asked the plan: put a FaultyModel around the model"
+    for _ in range(2):
+        drive.hold(0, 1)
+    drive.flush()
+    clean = Drive(case, case.make_engine(2))
+    clean.attach(0, 1)
+    for _ in range(6):
+        clean.hold(0, 1)
+    clean.flush()
+    for index in (0, 1):
+        got = drive.outputs[index]
+        _assert_same(case, got, clean.outputs[index][: len(got)], f"session {index} around a failed step")
+        assert len(got) >= 4, f"session {index} lost {4 - len(got)} of 4 chunks to a failed step"
 
 
 def check_replica_parity(case: EngineCase) -> None:
@@ -325,6 +373,7 @@ CHECKS: dict[str, Callable[[EngineCase], None]] = {
         check_lossless_join,
         check_lossless_detach,
         check_heavy_change,
+        check_failure_boundary,
         check_replica_parity,
     )
 }

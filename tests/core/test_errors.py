@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import pytest
+
+from realtime_engine import (
+    AdmissionError,
+    EngineContractError,
+    OutboxClosed,
+    RealtimeEngineError,
+    SessionClaimedError,
+    StepFailure,
+    StepResult,
+)
+from realtime_engine.core.errors import describe
+
+
+@pytest.mark.parametrize("kind", [AdmissionError, EngineContractError, OutboxClosed, SessionClaimedError, StepFailure])
+def test_every_error_has_the_common_base(kind):
+    assert issubclass(kind, RealtimeEngineError)
+
+
+@pytest.mark.parametrize(
+    ("kind", "base"),
+    [
+        (AdmissionError, RuntimeError),
+        (EngineContractError, TypeError),
+        (SessionClaimedError, RuntimeError),
+        (StepFailure, RuntimeError),
+    ],
+)
+def test_errors_are_also_the_built_in_kind_that_fits(kind, base):
+    assert issubclass(kind, base)
+
+
+def test_a_step_failure_names_the_culprits_and_carries_the_others_chunks():
+    chunk = StepResult("bob", 1)
+    failure = StepFailure({"alice": ValueError("bad prompt"), "carol": KeyError("k")}, [chunk])
+    assert failure.results == [chunk]
+    assert set(failure.failures) == {"alice", "carol"}
+    assert "'alice': ValueError: bad prompt" in str(failure)
+    assert "'carol'" in str(failure)
+
+
+def test_a_step_failure_keeps_copies_of_what_it_is_given():
+    failures, results = {"alice": ValueError()}, [StepResult("bob", 1)]
+    failure = StepFailure(failures, results)
+    failures.clear()
+    results.clear()
+    assert failure.failures and failure.results
+
+
+def test_a_step_failure_without_chunks_has_none():
+    assert StepFailure({"alice": ValueError()}).results == []
+
+
+def test_describe_gives_type_and_text():
+    assert describe(ValueError("too big")) == "ValueError: too big"
+
+
+def test_describe_without_text_gives_the_type_alone():
+    assert describe(RuntimeError()) == "RuntimeError"
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text for you")
+
+
+def test_describe_outlives_an_error_whose_text_raises():
+    assert describe(Unprintable()).startswith("Unprintable")
+
+
+def test_a_step_failure_can_hold_an_error_whose_text_raises():
+    assert "alice" in str(StepFailure({"alice": Unprintable()}))
+
+
+def test_describe_is_one_line_whatever_the_text():
+    assert "\n" not in describe(ValueError("first\nsecond"))
