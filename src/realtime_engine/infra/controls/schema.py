@@ -1,0 +1,278 @@
+"""Protocol version 1: the messages that clients and server exchange, and their JSON Schema.
+
+The same text goes over the data channel, the WebSocket and REST. docs/protocol.md says what each message does.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+
+from pydantic import Field, JsonValue, StringConstraints, TypeAdapter, ValidationError
+
+from ...core import messages as core
+from .events import EDGE_KINDS, Code, Edge, Seq, WireModel
+from .pointer import MAX_BUTTONS
+
+PROTOCOL_VERSION: Literal[1] = 1
+MAX_MESSAGE_BYTES = 64 * 1024
+_MOST_PROBLEMS = 8
+_MOST_DETAIL = 200
+
+Name: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=64)]
+
+
+ErrorCode: TypeAlias = Literal["bad_message", "bad_version", "unknown_type", "bad_field", "too_large"]
+
+# -- client -> server
+
+
+class _Message(WireModel):
+    v: Literal[1] = PROTOCOL_VERSION
+
+
+class PointerInput(WireModel):
+    buttons: Annotated[int, Field(ge=0, le=MAX_BUTTONS)] = 0
+    x: float = 0.5
+    y: float = 0.5
+
+
+class GamepadInput(WireModel):
+    axes: Annotated[list[float], Field(max_length=16)] = []
+    buttons: Annotated[list[float], Field(max_length=32)] = []
+
+
+class ControlsMessage(_Message):
+    """What is held now. A member that is left out (and ``fields`` that are not named) stays as it was."""
+
+    type: Literal["controls"] = "controls"
+    seq: Seq
+    t: float | None = None
+    keys: Annotated[list[Code], Field(max_length=32)] = []
+    pointer: PointerInput = PointerInput()
+    gamepad: GamepadInput | None = None
+    sticks: Annotated[dict[Name, Annotated[list[float], Field(min_length=2, max_length=2)]], Field(max_length=8)] = {}
+    fields: Annotated[dict[Name, JsonValue], Field(max_length=64)] = {}
+    edges: Annotated[list[Edge], Field(max_length=256)] = []
+
+
+class BlurMessage(_Message):
+    """Everything held is released: the page lost the focus."""
+
+    type: Literal["blur"] = "blur"
+    seq: Seq
+
+
+class PingMessage(_Message):
+    """Answered by a pong with the same ``seq`` and ``t``."""
+
+    type: Literal["ping"] = "ping"
+    seq: Seq
+    t: float | None = None
+
+
+ClientMessage: TypeAlias = Annotated[ControlsMessage | BlurMessage | PingMessage, Field(discriminator="type")]
+_CLIENT_MESSAGES: dict[str, type[ControlsMessage] | type[BlurMessage] | type[PingMessage]] = {
+    "controls": ControlsMessage,
+    "blur": BlurMessage,
+    "ping": PingMessage,
+}
+
+# -- server -> client
+
+
+class PongMessage(_Message):
+    """``server_ns`` is the server's monotonic clock."""
+
+    type: Literal["pong"] = "pong"
+    seq: Seq
+    t: float | None = None
+    server_ns: int
+
+
+class ErrorBody(WireModel):
+    code: ErrorCode
+    detail: str
+    field: str | None = None
+
+
+class ErrorMessage(_Message):
+    """A message was refused and has changed nothing; ``seq`` is its own where it could be read."""
+
+    type: Literal["error"] = "error"
+    seq: Seq | None = None
+    error: ErrorBody
+
+
+class EventMessage(_Message):
+    """Something happened to the session.
+
+    ``active`` comes with ``active_changed``, ``reason`` with ``rejected``, ``error`` and ``fatal`` with ``failed``.
+    """
+
+    type: Literal["event"] = "event"
+    event: Literal["attached", "reset_done", "active_changed", "failed", "rejected", "detached"]
+    epoch: Annotated[int, Field(ge=0)]
+    active: bool | None = None
+    reason: str | None = None
+    error: str | None = None
+    fatal: bool | None = None
+
+
+class FrameMessage(_Message):
+    """Identity of a frame on its way: chunk ``seq`` and frame ``index`` in it, the newest controls that shaped it."""
+
+    type: Literal["frame"] = "frame"
+    epoch: Annotated[int, Field(ge=0)]
+    seq: Annotated[int, Field(ge=0)]
+    index: Annotated[int, Field(ge=0)]
+    action_seq: Seq | None = None
+    rtp: Annotated[int, Field(ge=0, lt=2**32)] | None = None
+
+
+ServerMessage: TypeAlias = Annotated[
+    PongMessage | ErrorMessage | EventMessage | FrameMessage, Field(discriminator="type")
+]
+
+
+def protocol_schema() -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of every message of protocol version 1, either direction."""
+    adapter: TypeAdapter[Any] = TypeAdapter(ClientMessage | ServerMessage)
+    schema = adapter.json_schema()
+    title = f"Realtime Engine controls protocol, version {PROTOCOL_VERSION}"
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **schema}
+
+
+def event_message(event: core.SessionEvent) -> dict[str, Any]:
+    """The event message that tells a client of a session event.
+
+    Raises:
+        TypeError: for a class that protocol version 1 has no event for.
+    """
+    name = _EVENT_NAMES.get(type(event))
+    if name is None:
+        raise TypeError(f"expected one of {', '.join(kind.__name__ for kind in _EVENT_NAMES)}, got {event!r}")
+    message: dict[str, Any] = {"v": PROTOCOL_VERSION, "type": "event", "event": name, "epoch": event.epoch}
+    for member in ("active", "reason", "error", "fatal"):
+        if hasattr(event, member):
+            message[member] = getattr(event, member)
+    return message
+
+
+_EVENT_NAMES: dict[type[core.SessionEvent], str] = {
+    core.Attached: "attached",
+    core.ResetDone: "reset_done",
+    core.ActiveChanged: "active_changed",
+    core.Failed: "failed",
+    core.Rejected: "rejected",
+    core.Detached: "detached",
+}
+
+# -- reading what a client sent
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong with a message; ``field`` is a dotted path, such as ``edges.0.code``."""
+
+    code: ErrorCode
+    detail: str
+    field: str | None = None
+
+
+class MessageRefused(Exception):
+    """A message that protocol version 1 does not allow."""
+
+    def __init__(self, *problems: Problem, seq: int | None = None) -> None:
+        self.problems = problems
+        self.seq = seq
+        super().__init__("; ".join(problem.detail for problem in problems))
+
+    def replies(self) -> list[dict[str, Any]]:
+        """Error messages for the client; at most eight, and safe to encode whatever was sent."""
+        return [self._reply(problem) for problem in self.problems[:_MOST_PROBLEMS]]
+
+    def _reply(self, problem: Problem) -> dict[str, Any]:
+        field = None if problem.field is None else _encodable(problem.field)
+        error = ErrorBody(code=problem.code, detail=_encodable(problem.detail), field=field)
+        return ErrorMessage(seq=self.seq, error=error).model_dump()
+
+
+def parse_message(message: str | Mapping[str, Any]) -> ControlsMessage | BlurMessage | PingMessage:
+    """Read what a client sent, as JSON text or as the mapping that the text stands for.
+
+    Raises:
+        MessageRefused: when it is not a message of protocol version 1, whatever it is.
+    """
+    value = _load(message if isinstance(message, str) else _dump(message))
+    if not isinstance(value, dict):
+        raise MessageRefused(Problem("bad_message", f"expected a JSON object, got {_brief(value)}"))
+    seq = _seq_of(value)
+    version, kind = value.get("v"), value.get("type")
+    if type(version) is not int or version != PROTOCOL_VERSION:
+        detail = f"expected protocol version {PROTOCOL_VERSION}, got {_brief(version)}"
+        raise MessageRefused(Problem("bad_version", detail, "v"), seq=seq)
+    model = _CLIENT_MESSAGES.get(kind) if isinstance(kind, str) else None
+    if model is None:
+        detail = f"expected one of {', '.join(_CLIENT_MESSAGES)}, got {_brief(kind)}"
+        raise MessageRefused(Problem("unknown_type", detail, "type"), seq=seq)
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise MessageRefused(*_problems(error), seq=seq) from None
+
+
+def _dump(message: object) -> str:
+    if not isinstance(message, Mapping):
+        kind = type(message).__name__
+        raise MessageRefused(Problem("bad_message", f"expected JSON text, got {kind}"))
+    try:
+        return json.dumps(dict(message))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise MessageRefused(Problem("bad_message", f"not JSON: {error}")) from None
+
+
+def _load(text: str) -> object:
+    if len(text) > MAX_MESSAGE_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_MESSAGE_BYTES:
+        raise MessageRefused(Problem("too_large", f"expected at most {MAX_MESSAGE_BYTES} bytes of JSON text"))
+    try:
+        return json.loads(text, parse_float=_finite, parse_constant=_finite)
+    except RecursionError:
+        raise MessageRefused(Problem("too_large", "JSON is nested too deeply")) from None
+    except ValueError as error:
+        raise MessageRefused(Problem("bad_message", f"not JSON: {error}")) from None
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"numbers must be finite, got {text[:32]}")
+    return value
+
+
+def _seq_of(value: Mapping[str, object]) -> int | None:
+    seq = value.get("seq")
+    return seq if type(seq) is int and 0 <= seq <= 2**53 - 1 else None
+
+
+def _problems(error: ValidationError) -> list[Problem]:
+    return [_problem(details["type"], details["loc"], details["msg"]) for details in error.errors(include_url=False)]
+
+
+def _problem(kind: str, place: tuple[int | str, ...], text: str) -> Problem:
+    code: ErrorCode = "too_large" if kind in ("too_long", "string_too_long") else "bad_message"
+    if place[:1] == ("edges",):
+        place = tuple(part for part in place if part not in EDGE_KINDS)
+    field = ".".join(map(str, place))
+    return Problem(code, f"{field}: {text}" if field else text, field or None)
+
+
+def _brief(value: object) -> str:
+    if isinstance(value, (dict, list)):
+        return "an object" if isinstance(value, dict) else "an array"
+    return "null" if value is None else repr(value)
+
+
+def _encodable(text: str) -> str:
+    return text[:_MOST_DETAIL].encode("utf-8", "replace").decode("utf-8")
