@@ -10,11 +10,9 @@ from .pointer import PointerState, WheelState
 from .schema import (
     MAX_MESSAGE_BYTES,
     PROTOCOL_VERSION,
-    ErrorMessage,
-    EventMessage,
-    FrameMessage,
-    PongMessage,
+    error_message,
     event_message,
+    frame_message,
     protocol_schema,
 )
 from .state import ControlState
@@ -29,14 +27,12 @@ __all__ = [
     "ControlState",
     "ControlWindow",
     "Controls",
-    "ErrorMessage",
-    "EventMessage",
-    "FrameMessage",
     "GamepadState",
     "KeyBinding",
     "PointerState",
-    "PongMessage",
     "WheelState",
+    "error_message",
     "event_message",
+    "frame_message",
     "protocol_schema",
 ]

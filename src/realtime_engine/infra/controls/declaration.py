@@ -71,7 +71,7 @@ class Controls:
         opposing: groups of keys of which only the one pressed last counts. The two keys of an axis are such a group
             anyway.
         axes: named values that several devices drive.
-        pointer: ``"position"`` for where it is in the picture; ``"lock"`` for mouse look: the page captures the pointer.
+        pointer: ``"position"`` for where it is in the picture; ``"lock"`` for mouse look, where the page captures it.
         wheel, gamepad: whether they are read.
         sticks: names of the touch sticks that the page shows.
         dead_zone: share of a stick's way, 0 to below 1, that counts as its centre.

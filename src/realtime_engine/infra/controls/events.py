@@ -5,8 +5,9 @@ from __future__ import annotations
 from bisect import insort
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
+from .gamepad import clamp
 from .keyboard import CODE_PATTERN
 
 MAX_PENDING_EDGES = 1024
@@ -17,6 +18,7 @@ Seq: TypeAlias = Annotated[int, Field(ge=0, le=2**53 - 1)]  # what a JavaScript 
 Code: TypeAlias = Annotated[str, StringConstraints(pattern=CODE_PATTERN)]
 Button: TypeAlias = Annotated[int, Field(ge=0, le=4)]
 Delta: TypeAlias = Annotated[float, Field(ge=-1e5, le=1e5)]
+Share: TypeAlias = Annotated[float, AfterValidator(lambda value: clamp(value, 0.0, 1.0))]
 
 
 class WireModel(BaseModel):
@@ -64,8 +66,8 @@ class Wheel(_Edge):
 
 class Tap(_Edge):
     kind: Literal["tap"]
-    x: float
-    y: float
+    x: Share
+    y: Share
 
 
 Edge: TypeAlias = Annotated[
@@ -77,9 +79,9 @@ EDGE_KINDS = ("key_down", "key_up", "pointer_move", "button_down", "button_up", 
 class EdgeLog:
     """Edges that wait for the next step: ordered by the client's sequence, each at most once.
 
-    Duplicates are found with a sliding window over the newest 1024 sequence numbers (the anti-replay window of RFC 4303,
-    section 3.4.3); what arrives from further behind counts as a duplicate. Of more than 1024 waiting edges the oldest
-    are dropped, and ``dropped`` counts them.
+    Duplicates are found with a sliding window over the newest 1024 sequence numbers (the anti-replay window of
+    RFC 4303, section 3.4.3); what arrives from further behind counts as a duplicate. Of more than 1024 waiting edges
+    the oldest are dropped, and ``dropped`` counts them.
     """
 
     def __init__(self) -> None:

@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
+from ...core.clock import MONOTONIC
+from ...core.loglimit import LogLimiter
 from .declaration import did_you_mean
 from .schema import MessageRefused, Problem
 
-_log = logging.getLogger(__name__)
+_log = LogLimiter(logging.getLogger(__name__), MONOTONIC)
 
 
 class StagedFields(NamedTuple):
@@ -63,11 +65,11 @@ class FieldValues:
         if self._model is None or not given:
             return self.value
         try:
-            return self._model.model_validate_json(json.dumps({**self._given, **given}))
+            return self._model.model_validate_json(json.dumps({**self._given, **given}, allow_nan=False))
         except ValidationError as error:
             raise MessageRefused(*_problems(error, given), seq=seq) from None
         except Exception as error:  # a validator of the demo may raise anything
-            _log.warning("checking the fields %s failed", sorted(given), exc_info=True)
+            _log.error("a validator of the demo's fields failed", error)
             detail = f"could not be checked: {type(error).__name__}"
             raise MessageRefused(Problem("bad_field", detail, next(iter(given))), seq=seq) from None
 

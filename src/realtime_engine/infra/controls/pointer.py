@@ -15,7 +15,8 @@ class PointerState:
 
     Attributes:
         x, y: place in the picture, 0 to 1 from its left and top edge.
-        buttons: those held, as the bits of ``MouseEvent.buttons``: 1 primary, 2 secondary, 4 middle, 8 back, 16 forward.
+        buttons: those held, as the bits of ``MouseEvent.buttons``: 1 primary, 2 secondary, 4 middle, 8 back,
+            16 forward.
         travel_x, travel_y: sum of all ``pointer_move`` edges in CSS pixels, right and down positive. The difference of
             two windows is the way between them, and nothing is lost when a window is skipped.
     """

@@ -13,10 +13,11 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 from pydantic import Field, JsonValue, StringConstraints, TypeAdapter, ValidationError
 
 from ...core import messages as core
-from .events import EDGE_KINDS, Code, Edge, Seq, WireModel
+from ..frame import FrameId
+from .events import EDGE_KINDS, Code, Edge, Seq, Share, WireModel
 from .pointer import MAX_BUTTONS
 
-PROTOCOL_VERSION: Literal[1] = 1
+PROTOCOL_VERSION = 1
 MAX_MESSAGE_BYTES = 64 * 1024
 _MOST_PROBLEMS = 8
 _MOST_DETAIL = 200
@@ -30,13 +31,13 @@ ErrorCode: TypeAlias = Literal["bad_message", "bad_version", "unknown_type", "ba
 
 
 class _Message(WireModel):
-    v: Literal[1] = PROTOCOL_VERSION
+    v: Literal[1]
 
 
 class PointerInput(WireModel):
     buttons: Annotated[int, Field(ge=0, le=MAX_BUTTONS)] = 0
-    x: float = 0.5
-    y: float = 0.5
+    x: Share = 0.5
+    y: Share = 0.5
 
 
 class GamepadInput(WireModel):
@@ -47,7 +48,7 @@ class GamepadInput(WireModel):
 class ControlsMessage(_Message):
     """What is held now. A member that is left out (and ``fields`` that are not named) stays as it was."""
 
-    type: Literal["controls"] = "controls"
+    type: Literal["controls"]
     seq: Seq
     t: float | None = None
     keys: Annotated[list[Code], Field(max_length=32)] = []
@@ -61,14 +62,14 @@ class ControlsMessage(_Message):
 class BlurMessage(_Message):
     """Everything held is released: the page lost the focus."""
 
-    type: Literal["blur"] = "blur"
+    type: Literal["blur"]
     seq: Seq
 
 
 class PingMessage(_Message):
     """Answered by a pong with the same ``seq`` and ``t``."""
 
-    type: Literal["ping"] = "ping"
+    type: Literal["ping"]
     seq: Seq
     t: float | None = None
 
@@ -86,7 +87,7 @@ _CLIENT_MESSAGES: dict[str, type[ControlsMessage] | type[BlurMessage] | type[Pin
 class PongMessage(_Message):
     """``server_ns`` is the server's monotonic clock."""
 
-    type: Literal["pong"] = "pong"
+    type: Literal["pong"]
     seq: Seq
     t: float | None = None
     server_ns: int
@@ -101,7 +102,7 @@ class ErrorBody(WireModel):
 class ErrorMessage(_Message):
     """A message was refused and has changed nothing; ``seq`` is its own where it could be read."""
 
-    type: Literal["error"] = "error"
+    type: Literal["error"]
     seq: Seq | None = None
     error: ErrorBody
 
@@ -112,7 +113,7 @@ class EventMessage(_Message):
     ``active`` comes with ``active_changed``, ``reason`` with ``rejected``, ``error`` and ``fatal`` with ``failed``.
     """
 
-    type: Literal["event"] = "event"
+    type: Literal["event"]
     event: Literal["attached", "reset_done", "active_changed", "failed", "rejected", "detached"]
     epoch: Annotated[int, Field(ge=0)]
     active: bool | None = None
@@ -124,7 +125,7 @@ class EventMessage(_Message):
 class FrameMessage(_Message):
     """Identity of a frame on its way: chunk ``seq`` and frame ``index`` in it, the newest controls that shaped it."""
 
-    type: Literal["frame"] = "frame"
+    type: Literal["frame"]
     epoch: Annotated[int, Field(ge=0)]
     seq: Annotated[int, Field(ge=0)]
     index: Annotated[int, Field(ge=0)]
@@ -145,6 +146,17 @@ def protocol_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **schema}
 
 
+def pong_message(ping: PingMessage, server_ns: int) -> dict[str, Any]:
+    """The answer to a ping that arrived at ``server_ns``."""
+    return {"v": PROTOCOL_VERSION, "type": "pong", "seq": ping.seq, "t": ping.t, "server_ns": server_ns}
+
+
+def error_message(code: ErrorCode, detail: str, field: str | None = None, *, seq: int | None = None) -> dict[str, Any]:
+    """An error message, shortened and safe to encode whatever a client's own text has brought into it."""
+    error = {"code": code, "detail": _encodable(detail), "field": None if field is None else _encodable(field)}
+    return {"v": PROTOCOL_VERSION, "type": "error", "seq": seq, "error": error}
+
+
 def event_message(event: core.SessionEvent) -> dict[str, Any]:
     """The event message that tells a client of a session event.
 
@@ -159,6 +171,19 @@ def event_message(event: core.SessionEvent) -> dict[str, Any]:
         if hasattr(event, member):
             message[member] = getattr(event, member)
     return message
+
+
+def frame_message(frame: FrameId, rtp: int | None = None) -> dict[str, Any]:
+    """The frame message for a frame that leaves now; ``rtp`` is its RTP timestamp, where it has one."""
+    return {
+        "v": PROTOCOL_VERSION,
+        "type": "frame",
+        "epoch": frame.epoch,
+        "seq": frame.seq,
+        "index": frame.frame_index,
+        "action_seq": frame.action_id,
+        "rtp": rtp,
+    }
 
 
 _EVENT_NAMES: dict[type[core.SessionEvent], str] = {
@@ -191,12 +216,7 @@ class MessageRefused(Exception):
 
     def replies(self) -> list[dict[str, Any]]:
         """Error messages for the client; at most eight, and safe to encode whatever was sent."""
-        return [self._reply(problem) for problem in self.problems[:_MOST_PROBLEMS]]
-
-    def _reply(self, problem: Problem) -> dict[str, Any]:
-        field = None if problem.field is None else _encodable(problem.field)
-        error = ErrorBody(code=problem.code, detail=_encodable(problem.detail), field=field)
-        return ErrorMessage(seq=self.seq, error=error).model_dump()
+        return [error_message(*problem, seq=self.seq) for problem in self.problems[:_MOST_PROBLEMS]]
 
 
 def parse_message(message: str | Mapping[str, Any]) -> ControlsMessage | BlurMessage | PingMessage:

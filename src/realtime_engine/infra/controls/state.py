@@ -11,10 +11,10 @@ from ...core.clock import MONOTONIC, NS_PER_S, Clock
 from .declaration import HOLD_TIMEOUT_S, Controls
 from .events import Edge, EdgeLog
 from .fields import FieldValues
-from .gamepad import GamepadState, clamp, read_gamepad, without_dead_zone
+from .gamepad import GamepadState, read_gamepad, without_dead_zone
 from .keyboard import last_press_wins, resolve_codes
 from .pointer import PointerState, WheelState, held_buttons
-from .schema import BlurMessage, ControlsMessage, MessageRefused, PingMessage, PongMessage, parse_message
+from .schema import BlurMessage, ControlsMessage, MessageRefused, PingMessage, parse_message, pong_message
 from .window import ControlWindow
 
 _HOLD_NS = round(HOLD_TIMEOUT_S * NS_PER_S)
@@ -56,7 +56,7 @@ class ControlState:
         return self._heard_ns + _HOLD_NS if holds else None
 
     def receive(self, message: str | Mapping[str, Any]) -> list[Reply]:
-        """Take a message in and return the replies to it. A refused message changes nothing, and none makes this raise."""
+        """Take a message in and return the replies to it. Never raises; a refused message changes nothing."""
         try:
             return self._apply(parse_message(message))
         except MessageRefused as refusal:
@@ -100,7 +100,7 @@ class ControlState:
     def _apply(self, message: ControlsMessage | BlurMessage | PingMessage) -> list[Reply]:
         if isinstance(message, PingMessage):
             self._hear()
-            return [PongMessage(seq=message.seq, t=message.t, server_ns=self._clock.now_ns()).model_dump()]
+            return [pong_message(message, self._clock.now_ns())]
         if isinstance(message, ControlsMessage):
             self._take_controls(message)
         else:
@@ -141,8 +141,7 @@ class ControlState:
             self._keys = resolve_codes(message.keys, declared.codes, declared.aliases)
         elif device == "pointer" and declared.pointer is not None:
             told = message.pointer
-            x, y = clamp(told.x, 0.0, 1.0), clamp(told.y, 0.0, 1.0)
-            self._pointer = replace(self._pointer, x=x, y=y, buttons=told.buttons)
+            self._pointer = replace(self._pointer, x=told.x, y=told.y, buttons=told.buttons)
         elif device == "sticks":
             sticks = {name: xy for name, xy in message.sticks.items() if name in declared.sticks}
             self._sticks = MappingProxyType({name: without_dead_zone(x, y, zone) for name, (x, y) in sticks.items()})
