@@ -55,7 +55,9 @@ def demo_sources() -> dict[str, DemoSource]:
     for point in entry_points(group=ENTRY_POINT_GROUP):
         origin = point.dist.name if point.dist is not None else "installed"
         if point.name in sources:
-            _log.warning("demo %r of %s is hidden: the name is taken (%s)", point.name, origin, sources[point.name].origin)
+            _log.warning(
+                "demo %r of %s is hidden: the name is taken (%s)", point.name, origin, sources[point.name].origin
+            )
             continue
         sources[point.name] = DemoSource(point.name, point.value, origin)
     return dict(sorted(sources.items()))

@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from realtime_engine.core import messages as core
@@ -191,6 +191,7 @@ members = st.dictionaries(
 )
 
 
+@settings(deadline=None)
 @given(st.one_of(st.text(), json_values, members.map(lambda given: {**controls(), **given})))
 def test_nothing_but_a_refusal_comes_out_of_reading(message):
     try:

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
@@ -107,12 +108,12 @@ class Controls:
         if self.fields is not None:
             _check_fields(self.fields)
 
-    @property
+    @cached_property
     def codes(self) -> frozenset[str]:
         """The declared keys."""
         return frozenset(key.code for key in self.keys)
 
-    @property
+    @cached_property
     def opposing_groups(self) -> tuple[tuple[str, ...], ...]:
         """``opposing`` and the keys of each axis."""
         return self.opposing + tuple(axis.keys for axis in self.axes if axis.keys)
