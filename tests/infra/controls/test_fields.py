@@ -67,7 +67,7 @@ def test_each_wrong_value_is_named_and_nothing_is_kept():
     assert store.value.model_fields_set == set()
 
 
-@pytest.mark.parametrize("value", [float("nan"), "\ud800", "crash"])
+@pytest.mark.parametrize("value", ["\ud800", "crash"])
 def test_whatever_a_value_makes_of_the_model_is_a_refusal(value):
     assert refused(FieldValues(Fields), {"prompt": value}) == [(None, "bad_field", "prompt")]
 

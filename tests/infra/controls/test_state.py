@@ -273,6 +273,13 @@ def test_fields_may_be_set_outside_of_a_message(client):
     assert client.state.window().field_values == {"prompt": "ice", "seed": 2, "tags": []}
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 2**63, object(), "crash" * 10])
+def test_fields_set_outside_of_a_message_are_checked_like_those_in_one(client, value):
+    (reply,) = client.state.update_fields({"prompt": value})
+    assert reply["type"] == "error"
+    assert client.state.window().fields == Fields()
+
+
 def test_edges_that_nobody_takes_are_bounded_and_counted(client):
     for first in range(0, 2560, 256):
         edges = [{"seq": seq, "kind": "key_down", "code": "Space"} for seq in range(first, first + 256)]

@@ -65,7 +65,7 @@ class FieldValues:
         if self._model is None or not given:
             return self.value
         try:
-            return self._model.model_validate_json(json.dumps({**self._given, **given}, allow_nan=False))
+            return self._model.model_validate_json(json.dumps({**self._given, **given}))
         except ValidationError as error:
             raise MessageRefused(*_problems(error, given), seq=seq) from None
         except Exception as error:  # a validator of the demo may raise anything

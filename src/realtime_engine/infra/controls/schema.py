@@ -21,6 +21,7 @@ PROTOCOL_VERSION = 1
 MAX_MESSAGE_BYTES = 64 * 1024
 _MOST_PROBLEMS = 8
 _MOST_DETAIL = 200
+_MOST_DIGITS = 20
 
 Name: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 
@@ -243,10 +244,18 @@ def parse_message(message: str | Mapping[str, Any]) -> ControlsMessage | BlurMes
         raise MessageRefused(*_problems(error), seq=seq) from None
 
 
+def plain_json(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of ``values`` as JSON text would bring it, of any length.
+
+    Raises:
+        MessageRefused: when it is not JSON, or holds a number that messages may not hold.
+    """
+    return dict(_loads(_dump(values)))
+
+
 def _dump(message: object) -> str:
     if not isinstance(message, Mapping):
-        kind = type(message).__name__
-        raise MessageRefused(Problem("bad_message", f"expected JSON text, got {kind}"))
+        raise MessageRefused(Problem("bad_message", f"expected a JSON object, got {type(message).__name__}"))
     try:
         return json.dumps(dict(message))
     except (TypeError, ValueError, RecursionError) as error:
@@ -256,8 +265,12 @@ def _dump(message: object) -> str:
 def _load(text: str) -> object:
     if len(text) > MAX_MESSAGE_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_MESSAGE_BYTES:
         raise MessageRefused(Problem("too_large", f"expected at most {MAX_MESSAGE_BYTES} bytes of JSON text"))
+    return _loads(text)
+
+
+def _loads(text: str) -> Any:
     try:
-        return json.loads(text, parse_float=_finite, parse_constant=_finite)
+        return json.loads(text, parse_float=_finite, parse_constant=_finite, parse_int=_int64)
     except RecursionError:
         raise MessageRefused(Problem("too_large", "JSON is nested too deeply")) from None
     except ValueError as error:
@@ -268,6 +281,13 @@ def _finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
         raise ValueError(f"numbers must be finite, got {text[:32]}")
+    return value
+
+
+def _int64(text: str) -> int:
+    value = int(text) if len(text) <= _MOST_DIGITS else None
+    if value is None or not -(2**63) <= value < 2**63:
+        raise ValueError(f"integers must fit into 64 bits, got {text[:32]}")
     return value
 
 

@@ -14,7 +14,7 @@ from .fields import FieldValues
 from .gamepad import GamepadState, read_gamepad, without_dead_zone
 from .keyboard import last_press_wins, resolve_codes
 from .pointer import PointerState, WheelState, held_buttons
-from .schema import BlurMessage, ControlsMessage, MessageRefused, PingMessage, parse_message, pong_message
+from .schema import BlurMessage, ControlsMessage, MessageRefused, PingMessage, parse_message, plain_json, pong_message
 from .window import ControlWindow
 
 _HOLD_NS = round(HOLD_TIMEOUT_S * NS_PER_S)
@@ -65,7 +65,7 @@ class ControlState:
     def update_fields(self, values: Mapping[str, Any]) -> list[Reply]:
         """Set typed fields outside of a message, such as the context of a new session; returns error replies."""
         try:
-            self._fields.accept(self._fields.stage(values))
+            self._fields.accept(self._fields.stage(plain_json(values)))
         except MessageRefused as refusal:
             return refusal.replies()
         return []
