@@ -4,7 +4,7 @@ import pytest
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from realtime_engine.infra.controls.fields import FieldValues
-from realtime_engine.infra.controls.schema import MessageRefused
+from realtime_engine.infra.controls.parsing import MessageRefused
 
 
 class Fields(BaseModel):

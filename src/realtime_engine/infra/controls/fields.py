@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from ...core.clock import MONOTONIC
 from ...core.loglimit import LogLimiter
 from .declaration import did_you_mean
-from .schema import MessageRefused, Problem
+from .parsing import MessageRefused, Problem
 
 _log = LogLimiter(logging.getLogger(__name__), MONOTONIC)
 

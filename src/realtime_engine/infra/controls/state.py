@@ -13,8 +13,9 @@ from .events import Edge, EdgeLog
 from .fields import FieldValues
 from .gamepad import GamepadState, read_gamepad, without_dead_zone
 from .keyboard import last_press_wins, resolve_codes
+from .parsing import MessageRefused, parse_message, plain_json
 from .pointer import PointerState, WheelState, held_buttons
-from .schema import BlurMessage, ControlsMessage, MessageRefused, PingMessage, parse_message, plain_json, pong_message
+from .schema import BlurMessage, ControlsMessage, PingMessage, pong_message
 from .window import ControlWindow
 
 _HOLD_NS = round(HOLD_TIMEOUT_S * NS_PER_S)
