@@ -1,0 +1,38 @@
+"""The input model: what a demo reads, what a client holds, and the messages between them.
+
+It knows no transport: the data channel, the WebSocket and REST all hand the same text to :class:`ControlState`.
+"""
+
+from .declaration import HOLD_TIMEOUT_S, Axis, Controls
+from .gamepad import GamepadState
+from .keyboard import ARROWS_AS_WASD, KeyBinding
+from .parsing import MAX_MESSAGE_BYTES
+from .pointer import PointerState, WheelState
+from .schema import (
+    PROTOCOL_VERSION,
+    error_message,
+    event_message,
+    frame_message,
+    protocol_schema,
+)
+from .state import ControlState
+from .window import ControlWindow
+
+__all__ = [
+    "ARROWS_AS_WASD",
+    "HOLD_TIMEOUT_S",
+    "MAX_MESSAGE_BYTES",
+    "PROTOCOL_VERSION",
+    "Axis",
+    "ControlState",
+    "ControlWindow",
+    "Controls",
+    "GamepadState",
+    "KeyBinding",
+    "PointerState",
+    "WheelState",
+    "error_message",
+    "event_message",
+    "frame_message",
+    "protocol_schema",
+]

@@ -1,0 +1,234 @@
+"""What a demo reads of its players' hands."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, RootModel
+
+from .keyboard import KeyBinding, check_code
+from .pointer import POINTER_USES, PointerUse
+from .schema import PROTOCOL_VERSION
+
+HOLD_TIMEOUT_S = 2.0
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A named value of -1 to 1 that keys, a touch stick and a gamepad drive together.
+
+    Attributes:
+        name: what :meth:`ControlWindow.axis` is asked for.
+        negative, positive: key codes that push it to -1 and 1; the newer of two that are held counts.
+        stick: name of a touch stick and its ``"x"`` or ``"y"``.
+        gamepad: index of a gamepad axis in the W3C standard mapping (0 and 1 left stick, 2 and 3 right stick).
+        invert: turn stick and gamepad round; they count right and *down* as positive.
+
+    Raises:
+        ValueError: naming the field.
+    """
+
+    name: str
+    negative: str | None = None
+    positive: str | None = None
+    stick: tuple[str, Literal["x", "y"]] | None = None
+    gamepad: int | None = None
+    invert: bool = False
+
+    def __post_init__(self) -> None:
+        _check_name("name", self.name)
+        if (self.negative is None) != (self.positive is None):
+            raise ValueError(f"axis {self.name!r}: negative and positive must both be given, or neither")
+        for key in self.keys:
+            check_code(f"axis {self.name!r}: key", key)
+        stick = self.stick
+        if stick is not None and not (isinstance(stick, tuple) and len(stick) == 2 and stick[1] in ("x", "y")):
+            raise ValueError(f"axis {self.name!r}: stick must be (name, 'x') or (name, 'y'), got {stick!r}")
+        index = self.gamepad
+        if index is not None and (not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < 16):
+            raise ValueError(f"axis {self.name!r}: gamepad must be the index of an axis, 0 to 15, got {index!r}")
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """``(negative, positive)``, or nothing."""
+        return () if self.negative is None or self.positive is None else (self.negative, self.positive)
+
+
+@dataclass(frozen=True)
+class Controls:
+    """What a demo reads; what it does not declare is neither kept nor handed to it.
+
+    Attributes:
+        keys: the keys, in the order of the legend.
+        aliases: other key -> declared key that it stands for, such as :data:`ARROWS_AS_WASD`.
+        opposing: groups of keys of which only the one pressed last counts. The two keys of an axis are such a group
+            anyway.
+        axes: named values that several devices drive.
+        pointer: ``"position"`` for where it is in the picture; ``"lock"`` for mouse look, where the page captures it.
+        wheel, gamepad: whether they are read.
+        sticks: names of the touch sticks that the page shows.
+        dead_zone: share of a stick's way, 0 to below 1, that counts as its centre.
+        fields: pydantic model of the typed fields (prompt, seed, sliders). Each has a default.
+
+    Raises:
+        ValueError: naming the field, what was given and what was expected.
+    """
+
+    keys: tuple[KeyBinding, ...] = ()
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    opposing: tuple[tuple[str, ...], ...] = ()
+    axes: tuple[Axis, ...] = ()
+    pointer: PointerUse | None = None
+    wheel: bool = False
+    gamepad: bool = False
+    sticks: tuple[str, ...] = ()
+    dead_zone: float = 0.12
+    fields: type[BaseModel] | None = None
+
+    def __post_init__(self) -> None:
+        self._set("keys", _tuple_of("keys", self.keys, KeyBinding))
+        self._set("axes", _tuple_of("axes", self.axes, Axis))
+        self._set("sticks", _tuple_of("sticks", self.sticks, str))
+        self._set("opposing", tuple(_tuple_of("opposing", group, str) for group in self.opposing))
+        self._set("aliases", MappingProxyType(dict(self.aliases)))
+        _check_unique("keys", [key.code for key in self.keys])
+        _check_unique("axes", [axis.name for axis in self.axes])
+        _check_unique("sticks", self.sticks)
+        self._check_devices()
+        self._check_keys()
+        self._check_axes()
+        if self.fields is not None:
+            _check_fields(self.fields)
+
+    @cached_property
+    def codes(self) -> frozenset[str]:
+        """The declared keys."""
+        return frozenset(key.code for key in self.keys)
+
+    @cached_property
+    def opposing_groups(self) -> tuple[tuple[str, ...], ...]:
+        """``opposing`` and the keys of each axis."""
+        return self.opposing + tuple(axis.keys for axis in self.axes if axis.keys)
+
+    def default_fields(self) -> BaseModel | None:
+        """The typed fields when nobody has set one."""
+        return None if self.fields is None else self.fields()
+
+    def describe(self) -> dict[str, Any]:
+        """All of this as JSON, for the page that generates its controls from it; docs/protocol.md shows the members."""
+        defaults = self.default_fields()
+        return {
+            "v": PROTOCOL_VERSION,
+            "keys": [asdict(key) for key in self.keys],
+            "aliases": dict(self.aliases),
+            "opposing": [list(group) for group in self.opposing_groups],
+            "axes": [_described(axis) for axis in self.axes],
+            "pointer": self.pointer,
+            "wheel": self.wheel,
+            "gamepad": self.gamepad,
+            "sticks": list(self.sticks),
+            "dead_zone": self.dead_zone,
+            "hold_timeout_s": HOLD_TIMEOUT_S,
+            "fields": None if self.fields is None else self.fields.model_json_schema(),
+            "defaults": {} if defaults is None else json.loads(defaults.model_dump_json()),
+        }
+
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    def _check_devices(self) -> None:
+        if self.pointer is not None and self.pointer not in POINTER_USES:
+            raise ValueError(f"pointer must be one of {', '.join(POINTER_USES)} or None, got {self.pointer!r}")
+        for name in ("wheel", "gamepad"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
+        for stick in self.sticks:
+            _check_name("sticks", stick)
+        zone = self.dead_zone
+        if not isinstance(zone, (int, float)) or isinstance(zone, bool) or not (math.isfinite(zone) and 0 <= zone < 1):
+            raise ValueError(f"dead_zone must be a number from 0 to below 1, got {zone!r}")
+
+    def _check_keys(self) -> None:
+        for alias, code in self.aliases.items():
+            check_code("aliases", alias)
+            self.check_declared("aliases", code)
+            if alias in self.codes:
+                raise ValueError(f"aliases: {alias!r} is itself among the declared keys; leave one of the two out")
+        for group in self.opposing:
+            if len(set(group)) < 2 or len(set(group)) < len(group):
+                raise ValueError(f"opposing: a group needs two or more different keys, got {group!r}")
+            for code in group:
+                self.check_declared("opposing", code)
+
+    def _check_axes(self) -> None:
+        for axis in self.axes:
+            for code in axis.keys:
+                self.check_declared(f"axis {axis.name!r}", code)
+            if axis.stick is not None and axis.stick[0] not in self.sticks:
+                raise ValueError(f"axis {axis.name!r}: stick {axis.stick[0]!r} is not among sticks {self.sticks!r}")
+            if axis.gamepad is not None and not self.gamepad:
+                raise ValueError(f"axis {axis.name!r} reads a gamepad: declare gamepad=True")
+
+    def check_declared(self, where: str, code: str) -> None:
+        """Raise ValueError, naming ``where``, unless ``code`` is a declared key."""
+        if code not in self.codes:
+            raise ValueError(f"{where}: key {code!r} is not declared in keys{did_you_mean(code, self.codes)}")
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """``"; did you mean 'x'?"`` with the closest of ``known``, else what there is."""
+    choices = sorted(known)
+    near = difflib.get_close_matches(word, choices, n=3, cutoff=0.6)
+    if near:
+        return f"; did you mean {' or '.join(map(repr, near))}?"
+    return f"; there is {', '.join(choices)}" if choices else "; there is none"
+
+
+def _described(axis: Axis) -> dict[str, Any]:
+    return {**asdict(axis), "stick": None if axis.stick is None else list(axis.stick)}
+
+
+def _tuple_of(name: str, values: Iterable[_Item], kind: type[_Item]) -> tuple[_Item, ...]:
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise ValueError(f"{name} must be a tuple of {kind.__name__}, got {values!r}")
+    items = tuple(values)
+    for item in items:
+        if not isinstance(item, kind):
+            raise ValueError(f"{name} must hold {kind.__name__} only, got {item!r}")
+    return items
+
+
+def _check_name(field_name: str, name: object) -> None:
+    if not isinstance(name, str) or not name.isidentifier() or len(name) > 64:
+        raise ValueError(f"{field_name} must be a name of letters, digits and underscores, got {name!r}")
+
+
+def _check_unique(name: str, values: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for value in values:
+        if value in seen:
+            raise ValueError(f"{name}: {value!r} is declared twice")
+        seen.add(value)
+
+
+def _check_fields(model: object) -> None:
+    if not (isinstance(model, type) and issubclass(model, BaseModel)) or issubclass(model, RootModel):
+        raise ValueError(f"fields must be a subclass of pydantic.BaseModel with named fields, got {model!r}")
+    for name, info in model.model_fields.items():
+        if info.is_required():
+            raise ValueError(f"fields: {model.__name__}.{name} needs a default, for as long as nobody has set it")
+        if info.alias is not None or info.validation_alias is not None or info.serialization_alias is not None:
+            raise ValueError(f"fields: {model.__name__}.{name} has an alias; a field goes by its own name here")
+    try:
+        model().model_dump_json()
+        model.model_json_schema()
+    except Exception as error:  # a validator or serialiser of the demo may raise anything
+        raise ValueError(f"fields: {model.__name__} must have valid defaults and a JSON Schema: {error}") from error

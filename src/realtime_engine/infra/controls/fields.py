@@ -1,0 +1,82 @@
+"""Typed fields: what clients set, checked against the demo's pydantic model."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ValidationError
+
+from ...core.clock import MONOTONIC
+from ...core.loglimit import LogLimiter
+from .declaration import did_you_mean
+from .parsing import MessageRefused, Problem
+
+_log = LogLimiter(logging.getLogger(__name__), MONOTONIC)
+
+
+class StagedFields(NamedTuple):
+    """A checked update that is not in force yet."""
+
+    given: dict[str, Any]
+    value: BaseModel | None
+    seq: int | None
+
+
+class FieldValues:
+    """The newest word on each field, and the model instance that they make together."""
+
+    def __init__(self, model: type[BaseModel] | None) -> None:
+        self._model = model
+        self._given: dict[str, Any] = {}  # as they came: a validator may not take back what it has made
+        self._told_at: dict[str, int] = {}
+        self.value: BaseModel | None = None if model is None else model()
+
+    def stage(self, values: Mapping[str, Any], seq: int | None = None) -> StagedFields:
+        """Check an update as a whole; fields that a message newer than ``seq`` has set are left alone.
+
+        Raises:
+            MessageRefused: with one ``bad_field`` for each value that the model refuses.
+        """
+        self._check_names(values, seq)
+        given = {name: value for name, value in values.items() if self._is_news(name, seq)}
+        return StagedFields(given, self._validate(given, seq), seq)
+
+    def accept(self, staged: StagedFields) -> None:
+        """Put an update in force."""
+        self._given.update(staged.given)
+        self.value = staged.value
+        if staged.seq is not None:
+            self._told_at.update(dict.fromkeys(staged.given, staged.seq))
+
+    def _is_news(self, name: str, seq: int | None) -> bool:
+        return seq is None or seq > self._told_at.get(name, -1)
+
+    def _check_names(self, values: Mapping[str, Any], seq: int | None) -> None:
+        known = () if self._model is None else tuple(self._model.model_fields)
+        unknown = [str(name) for name in values if name not in known]
+        if unknown:
+            problems = [Problem("bad_field", f"no such field{did_you_mean(name, known)}", name) for name in unknown]
+            raise MessageRefused(*problems, seq=seq)
+
+    def _validate(self, given: Mapping[str, Any], seq: int | None) -> BaseModel | None:
+        if self._model is None or not given:
+            return self.value
+        try:
+            return self._model.model_validate_json(json.dumps({**self._given, **given}))
+        except ValidationError as error:
+            raise MessageRefused(*_problems(error, given), seq=seq) from None
+        except Exception as error:  # a validator of the demo may raise anything
+            _log.error("a validator of the demo's fields failed", error)
+            detail = f"could not be checked: {type(error).__name__}"
+            raise MessageRefused(Problem("bad_field", detail, next(iter(given))), seq=seq) from None
+
+
+def _problems(error: ValidationError, given: Mapping[str, Any]) -> list[Problem]:
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    return [
+        Problem("bad_field", details["msg"], ".".join(map(str, details["loc"])) or next(iter(given)))
+        for details in found
+    ]

@@ -1,0 +1,137 @@
+"""From what a client sent to a message of the protocol, or to the reasons why it is none."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from .events import EDGE_KINDS
+from .schema import PROTOCOL_VERSION, BlurMessage, ControlsMessage, ErrorCode, PingMessage, error_message
+
+MAX_MESSAGE_BYTES = 64 * 1024
+_MOST_PROBLEMS = 8
+_MOST_DIGITS = 20
+_CLIENT_MESSAGES: dict[str, type[ControlsMessage] | type[BlurMessage] | type[PingMessage]] = {
+    "controls": ControlsMessage,
+    "blur": BlurMessage,
+    "ping": PingMessage,
+}
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong with a message; ``field`` is a dotted path, such as ``edges.0.code``."""
+
+    code: ErrorCode
+    detail: str
+    field: str | None = None
+
+
+class MessageRefused(Exception):
+    """A message that protocol version 1 does not allow."""
+
+    def __init__(self, *problems: Problem, seq: int | None = None) -> None:
+        self.problems = problems
+        self.seq = seq
+        super().__init__("; ".join(problem.detail for problem in problems))
+
+    def replies(self) -> list[dict[str, Any]]:
+        """Error messages for the client; at most eight, and safe to encode whatever was sent."""
+        return [error_message(*problem, seq=self.seq) for problem in self.problems[:_MOST_PROBLEMS]]
+
+
+def parse_message(message: str | Mapping[str, Any]) -> ControlsMessage | BlurMessage | PingMessage:
+    """Read what a client sent, as JSON text or as the mapping that the text stands for.
+
+    Raises:
+        MessageRefused: when it is not a message of protocol version 1, whatever it is.
+    """
+    value = _load(message if isinstance(message, str) else _dump(message))
+    if not isinstance(value, dict):
+        raise MessageRefused(Problem("bad_message", f"expected a JSON object, got {_brief(value)}"))
+    seq = _seq_of(value)
+    version, kind = value.get("v"), value.get("type")
+    if type(version) is not int or version != PROTOCOL_VERSION:
+        detail = f"expected protocol version {PROTOCOL_VERSION}, got {_brief(version)}"
+        raise MessageRefused(Problem("bad_version", detail, "v"), seq=seq)
+    model = _CLIENT_MESSAGES.get(kind) if isinstance(kind, str) else None
+    if model is None:
+        detail = f"expected one of {', '.join(_CLIENT_MESSAGES)}, got {_brief(kind)}"
+        raise MessageRefused(Problem("unknown_type", detail, "type"), seq=seq)
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise MessageRefused(*_problems(error), seq=seq) from None
+
+
+def plain_json(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of ``values`` as JSON text would bring it, of any length.
+
+    Raises:
+        MessageRefused: when it is not JSON, or holds a number that messages may not hold.
+    """
+    return dict(_loads(_dump(values)))
+
+
+def _dump(message: object) -> str:
+    if not isinstance(message, Mapping):
+        raise MessageRefused(Problem("bad_message", f"expected a JSON object, got {type(message).__name__}"))
+    try:
+        return json.dumps(dict(message))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise MessageRefused(Problem("bad_message", f"not JSON: {error}")) from None
+
+
+def _load(text: str) -> object:
+    if len(text) > MAX_MESSAGE_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_MESSAGE_BYTES:
+        raise MessageRefused(Problem("too_large", f"expected at most {MAX_MESSAGE_BYTES} bytes of JSON text"))
+    return _loads(text)
+
+
+def _loads(text: str) -> Any:
+    try:
+        return json.loads(text, parse_float=_finite, parse_constant=_finite, parse_int=_int64)
+    except RecursionError:
+        raise MessageRefused(Problem("too_large", "JSON is nested too deeply")) from None
+    except ValueError as error:
+        raise MessageRefused(Problem("bad_message", f"not JSON: {error}")) from None
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"numbers must be finite, got {text[:32]}")
+    return value
+
+
+def _int64(text: str) -> int:
+    value = int(text) if len(text) <= _MOST_DIGITS else None
+    if value is None or not -(2**63) <= value < 2**63:
+        raise ValueError(f"integers must fit into 64 bits, got {text[:32]}")
+    return value
+
+
+def _seq_of(value: Mapping[str, object]) -> int | None:
+    seq = value.get("seq")
+    return seq if type(seq) is int and 0 <= seq <= 2**53 - 1 else None
+
+
+def _problems(error: ValidationError) -> list[Problem]:
+    return [_problem(details["type"], details["loc"], details["msg"]) for details in error.errors(include_url=False)]
+
+
+def _problem(kind: str, place: tuple[int | str, ...], text: str) -> Problem:
+    code: ErrorCode = "too_large" if kind in ("too_long", "string_too_long") else "bad_message"
+    if place[:1] == ("edges",):
+        place = tuple(part for part in place if part not in EDGE_KINDS)
+    field = ".".join(map(str, place))
+    return Problem(code, f"{field}: {text}" if field else text, field or None)
+
+
+def _brief(value: object) -> str:
+    if isinstance(value, (dict, list)):
+        return "an object" if isinstance(value, dict) else "an array"
+    return "null" if value is None else repr(value)

@@ -1,0 +1,190 @@
+"""Protocol version 1: the messages that clients and server exchange, and their JSON Schema.
+
+The same text goes over the data channel, the WebSocket and REST. docs/protocol.md says what each message does.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Field, JsonValue, StringConstraints, TypeAdapter
+
+from ...core import messages as core
+from ..frame import FrameId
+from .events import Code, Edge, Seq, Share, WireModel
+from .pointer import MAX_BUTTONS
+
+PROTOCOL_VERSION = 1
+_MOST_DETAIL = 200
+
+Name: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=64)]
+
+
+ErrorCode: TypeAlias = Literal["bad_message", "bad_version", "unknown_type", "bad_field", "too_large"]
+
+# -- client -> server
+
+
+class _Message(WireModel):
+    v: Literal[1]
+
+
+class PointerInput(WireModel):
+    buttons: Annotated[int, Field(ge=0, le=MAX_BUTTONS)] = 0
+    x: Share = 0.5
+    y: Share = 0.5
+
+
+class GamepadInput(WireModel):
+    axes: Annotated[list[float], Field(max_length=16)] = []
+    buttons: Annotated[list[float], Field(max_length=32)] = []
+
+
+class ControlsMessage(_Message):
+    """What is held now. A member that is left out (and ``fields`` that are not named) stays as it was."""
+
+    type: Literal["controls"]
+    seq: Seq
+    t: float | None = None
+    keys: Annotated[list[Code], Field(max_length=32)] = []
+    pointer: PointerInput = PointerInput()
+    gamepad: GamepadInput | None = None
+    sticks: Annotated[dict[Name, Annotated[list[float], Field(min_length=2, max_length=2)]], Field(max_length=8)] = {}
+    fields: Annotated[dict[Name, JsonValue], Field(max_length=64)] = {}
+    edges: Annotated[list[Edge], Field(max_length=256)] = []
+
+
+class BlurMessage(_Message):
+    """Everything held is released: the page lost the focus."""
+
+    type: Literal["blur"]
+    seq: Seq
+
+
+class PingMessage(_Message):
+    """Answered by a pong with the same ``seq`` and ``t``."""
+
+    type: Literal["ping"]
+    seq: Seq
+    t: float | None = None
+
+
+ClientMessage: TypeAlias = Annotated[ControlsMessage | BlurMessage | PingMessage, Field(discriminator="type")]
+
+# -- server -> client
+
+
+class PongMessage(_Message):
+    """``server_ns`` is the server's monotonic clock."""
+
+    type: Literal["pong"]
+    seq: Seq
+    t: float | None = None
+    server_ns: int
+
+
+class ErrorBody(WireModel):
+    code: ErrorCode
+    detail: str
+    field: str | None = None
+
+
+class ErrorMessage(_Message):
+    """A message was refused and has changed nothing; ``seq`` is its own where it could be read."""
+
+    type: Literal["error"]
+    seq: Seq | None = None
+    error: ErrorBody
+
+
+class EventMessage(_Message):
+    """Something happened to the session.
+
+    ``active`` comes with ``active_changed``, ``reason`` with ``rejected``, ``error`` and ``fatal`` with ``failed``.
+    """
+
+    type: Literal["event"]
+    event: Literal["attached", "reset_done", "active_changed", "failed", "rejected", "detached"]
+    epoch: Annotated[int, Field(ge=0)]
+    active: bool | None = None
+    reason: str | None = None
+    error: str | None = None
+    fatal: bool | None = None
+
+
+class FrameMessage(_Message):
+    """Identity of a frame on its way: chunk ``seq`` and frame ``index`` in it, the newest controls that shaped it."""
+
+    type: Literal["frame"]
+    epoch: Annotated[int, Field(ge=0)]
+    seq: Annotated[int, Field(ge=0)]
+    index: Annotated[int, Field(ge=0)]
+    action_seq: Seq | None = None
+    rtp: Annotated[int, Field(ge=0, lt=2**32)] | None = None
+
+
+ServerMessage: TypeAlias = Annotated[
+    PongMessage | ErrorMessage | EventMessage | FrameMessage, Field(discriminator="type")
+]
+
+
+def protocol_schema() -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of every message of protocol version 1, either direction."""
+    adapter: TypeAdapter[Any] = TypeAdapter(ClientMessage | ServerMessage)
+    schema = adapter.json_schema()
+    title = f"Realtime Engine controls protocol, version {PROTOCOL_VERSION}"
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **schema}
+
+
+def pong_message(ping: PingMessage, server_ns: int) -> dict[str, Any]:
+    """The answer to a ping that arrived at ``server_ns``."""
+    return {"v": PROTOCOL_VERSION, "type": "pong", "seq": ping.seq, "t": ping.t, "server_ns": server_ns}
+
+
+def error_message(code: ErrorCode, detail: str, field: str | None = None, *, seq: int | None = None) -> dict[str, Any]:
+    """An error message, shortened and safe to encode whatever a client's own text has brought into it."""
+    error = {"code": code, "detail": _encodable(detail), "field": None if field is None else _encodable(field)}
+    return {"v": PROTOCOL_VERSION, "type": "error", "seq": seq, "error": error}
+
+
+def event_message(event: core.SessionEvent) -> dict[str, Any]:
+    """The event message that tells a client of a session event.
+
+    Raises:
+        TypeError: for a class that protocol version 1 has no event for.
+    """
+    name = _EVENT_NAMES.get(type(event))
+    if name is None:
+        raise TypeError(f"expected one of {', '.join(kind.__name__ for kind in _EVENT_NAMES)}, got {event!r}")
+    message: dict[str, Any] = {"v": PROTOCOL_VERSION, "type": "event", "event": name, "epoch": event.epoch}
+    for member in ("active", "reason", "error", "fatal"):
+        if hasattr(event, member):
+            message[member] = getattr(event, member)
+    return message
+
+
+def frame_message(frame: FrameId, rtp: int | None = None) -> dict[str, Any]:
+    """The frame message for a frame that leaves now; ``rtp`` is its RTP timestamp, where it has one."""
+    return {
+        "v": PROTOCOL_VERSION,
+        "type": "frame",
+        "epoch": frame.epoch,
+        "seq": frame.seq,
+        "index": frame.frame_index,
+        "action_seq": frame.action_id,
+        "rtp": rtp,
+    }
+
+
+_EVENT_NAMES: dict[type[core.SessionEvent], str] = {
+    core.Attached: "attached",
+    core.ResetDone: "reset_done",
+    core.ActiveChanged: "active_changed",
+    core.Failed: "failed",
+    core.Rejected: "rejected",
+    core.Detached: "detached",
+}
+
+
+def _encodable(text: str) -> str:
+    return text[:_MOST_DETAIL].encode("utf-8", "replace").decode("utf-8")

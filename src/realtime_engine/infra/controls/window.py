@@ -1,0 +1,93 @@
+"""What a player holds at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from pydantic import BaseModel
+
+from .declaration import Axis, Controls, did_you_mean
+from .gamepad import GamepadState, clamp
+from .pointer import PointerState, WheelState
+
+_CENTRE = (0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class ControlWindow:
+    """A snapshot of one client's input; a demo turns it into conditioning.
+
+    Attributes:
+        controls: the declaration that it was read by.
+        keys: held keys that count, oldest press first: aliases resolved, overruled ones left out.
+        pointer, wheel: see there.
+        sticks: touch stick -> deflection (x, y), right and down positive, length at most 1, dead zone taken out.
+        gamepad: ``None`` without one.
+        fields: the typed fields, an instance of ``controls.fields``; ``None`` when that is.
+        action_id: sequence number of the newest message of this client, ``None`` before the first.
+    """
+
+    controls: Controls
+    keys: tuple[str, ...] = ()
+    pointer: PointerState = PointerState()
+    wheel: WheelState = WheelState()
+    sticks: Mapping[str, tuple[float, float]] = field(default_factory=lambda: MappingProxyType({}))
+    gamepad: GamepadState | None = None
+    fields: BaseModel | None = None
+    action_id: int | None = None
+
+    @property
+    def field_values(self) -> dict[str, Any]:
+        """``fields`` as a dict, defaults included; empty without fields."""
+        return {} if self.fields is None else self.fields.model_dump()
+
+    def held(self, code: str) -> bool:
+        """Whether a declared key, or the one that ``code`` is an alias of, is held and counts.
+
+        Raises:
+            ValueError: for a key that is not declared.
+        """
+        return self._resolve(code) in self.keys
+
+    def axis(self, negative: str, positive: str | None = None) -> float:
+        """A value of -1 to 1: keys, touch stick and gamepad added and clamped.
+
+        ``axis("forward")`` names a declared :class:`Axis`. ``axis("KeyS", "KeyW")`` names two keys; if an axis with
+        these two is declared, its stick and gamepad count too.
+
+        Raises:
+            ValueError: for an axis or a key that is not declared.
+        """
+        axis = self._named(negative) if positive is None else self._between(negative, positive)
+        value = sum(sign for sign, code in zip((-1.0, 1.0), axis.keys, strict=False) if code in self.keys)
+        analogue = self._stick(axis) + self._gamepad(axis)
+        return clamp(value + (-analogue if axis.invert else analogue), -1.0, 1.0)
+
+    def _resolve(self, code: str) -> str:
+        resolved = self.controls.aliases.get(code, code)
+        self.controls.check_declared("held", resolved)
+        return resolved
+
+    def _named(self, name: str) -> Axis:
+        for axis in self.controls.axes:
+            if axis.name == name:
+                return axis
+        known = [axis.name for axis in self.controls.axes]
+        raise ValueError(f"axis {name!r} is not declared in axes{did_you_mean(name, known)}")
+
+    def _between(self, negative: str, positive: str) -> Axis:
+        keys = (self._resolve(negative), self._resolve(positive))
+        declared = (axis for axis in self.controls.axes if axis.keys == keys)
+        return next(declared, None) or Axis("keys", *keys)
+
+    def _stick(self, axis: Axis) -> float:
+        if axis.stick is None:
+            return 0.0
+        name, direction = axis.stick
+        return self.sticks.get(name, _CENTRE)["xy".index(direction)]
+
+    def _gamepad(self, axis: Axis) -> float:
+        return 0.0 if axis.gamepad is None or self.gamepad is None else self.gamepad.axis(axis.gamepad)

@@ -1,0 +1,94 @@
+import json
+
+import pytest
+from pydantic import BaseModel, Field, field_validator, model_validator
+
+from realtime_engine.infra.controls.fields import FieldValues
+from realtime_engine.infra.controls.parsing import MessageRefused
+
+
+class Fields(BaseModel):
+    prompt: str = Field("", max_length=20)
+    seed: int = Field(0, ge=0)
+    gain: float = 1.0
+    pair: tuple[int, int] = (0, 0)
+
+    @field_validator("prompt")
+    @classmethod
+    def shout(cls, value: str) -> str:
+        if value == "crash":
+            raise KeyError(value)
+        return value + "!"
+
+    @model_validator(mode="after")
+    def agree(self) -> "Fields":
+        if self.seed == 13 and self.gain == 13:
+            raise ValueError("unlucky twice")
+        return self
+
+
+def update(store, values, seq=None):
+    store.accept(store.stage(values, seq))
+
+
+def refused(store, values, seq=None):
+    with pytest.raises(MessageRefused) as caught:
+        store.stage(values, seq)
+    replies = caught.value.replies()
+    json.dumps(replies, ensure_ascii=False).encode("utf-8")
+    return [(reply["seq"], reply["error"]["code"], reply["error"]["field"]) for reply in replies]
+
+
+def test_an_update_is_partial_and_the_rest_stays():
+    store = FieldValues(Fields)
+    update(store, {"prompt": "ice"})
+    update(store, {"seed": 3})
+    assert store.value == Fields(prompt="ice", seed=3)
+    assert store.value.model_fields_set == {"prompt", "seed"}
+
+
+def test_a_validator_sees_what_came_and_never_its_own_result():
+    store = FieldValues(Fields)
+    update(store, {"prompt": "ice"})
+    update(store, {"gain": 2.0})
+    assert store.value.prompt == "ice!"
+
+
+def test_values_are_read_as_json():
+    store = FieldValues(Fields)
+    update(store, {"pair": [1, 2]})
+    assert store.value.pair == (1, 2)
+
+
+def test_each_wrong_value_is_named_and_nothing_is_kept():
+    store = FieldValues(Fields)
+    found = refused(store, {"seed": -1, "gain": "much", "pair": [1, "x"], "prompt": "fine"}, 9)
+    assert found == [(9, "bad_field", "seed"), (9, "bad_field", "gain"), (9, "bad_field", "pair.1")]
+    assert store.value.model_fields_set == set()
+
+
+@pytest.mark.parametrize("value", ["\ud800", "crash"])
+def test_whatever_a_value_makes_of_the_model_is_a_refusal(value):
+    assert refused(FieldValues(Fields), {"prompt": value}) == [(None, "bad_field", "prompt")]
+
+
+def test_a_rule_over_several_fields_is_told_with_one_of_those_given():
+    store = FieldValues(Fields)
+    update(store, {"seed": 13})
+    assert refused(store, {"gain": 13}) == [(None, "bad_field", "gain")]
+
+
+def test_an_unknown_field_is_named_with_what_comes_near():
+    with pytest.raises(MessageRefused, match="no such field; did you mean 'prompt'?"):
+        FieldValues(Fields).stage({"promt": "ice"})
+    assert refused(FieldValues(None), {"prompt": 1}) == [(None, "bad_field", "prompt")]
+    assert refused(FieldValues(Fields), {"\ud800": 1}) == [(None, "bad_field", "?")]
+
+
+def test_each_field_keeps_the_word_of_the_newest_message():
+    store = FieldValues(Fields)
+    update(store, {"prompt": "new"}, 10)
+    update(store, {"prompt": "old", "seed": 4}, 9)
+    assert (store.value.prompt, store.value.seed) == ("new!", 4)
+    update(store, {"prompt": "again"}, 10)
+    assert store.value.prompt == "new!"

@@ -1,0 +1,141 @@
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from realtime_engine.infra.controls import MAX_MESSAGE_BYTES
+from realtime_engine.infra.controls.parsing import MessageRefused, parse_message
+
+
+def controls(**members):
+    return {"v": 1, "type": "controls", "seq": 1, **members}
+
+
+def refusal(message):
+    with pytest.raises(MessageRefused) as caught:
+        parse_message(message)
+    reply = caught.value.replies()[0]
+    json.dumps(reply, ensure_ascii=False).encode("utf-8")
+    return reply["error"]["code"], reply["error"]["field"], reply["seq"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "",
+        "{",
+        "[]",
+        "7",
+        "null",
+        '"controls"',
+        '{"v":NaN}',
+        '{"v":1e999}',
+        '{"v":9223372036854775808}',
+        '{"v":-9223372036854775809}',
+        f'{{"v":{"9" * 5000}}}',
+        b"{}",
+        None,
+        [],
+        {"v": {1}},
+        {"a": 1, 2: 3j},
+    ],
+)
+def test_what_is_no_json_object_is_a_bad_message(message):
+    assert refusal(message) == ("bad_message", None, None)
+
+
+@pytest.mark.parametrize("version", [None, 0, 2, "1", True, 1.0, [[[]]]])
+def test_another_version_is_refused(version):
+    assert refusal({"v": version, "type": "ping", "seq": 4}) == ("bad_version", "v", 4)
+
+
+@pytest.mark.parametrize("kind", [None, "", "pong", "Controls", 3, ["controls"], {"a": "\ud800"}, "\ud800" * 1000])
+def test_an_unknown_type_is_refused(kind):
+    assert refusal({"v": 1, "type": kind, "seq": 4}) == ("unknown_type", "type", 4)
+
+
+@pytest.mark.parametrize(
+    ("members", "code", "field"),
+    [
+        ({"kyes": []}, "bad_message", "kyes"),
+        ({"keys": "KeyW"}, "bad_message", "keys"),
+        ({"keys": None}, "bad_message", "keys"),
+        ({"keys": ["KeyW", 5]}, "bad_message", "keys.1"),
+        ({"keys": ["Key W"]}, "bad_message", "keys.0"),
+        ({"keys": ["KeyW"] * 33}, "too_large", "keys"),
+        ({"t": "now"}, "bad_message", "t"),
+        ({"pointer": {"buttons": 32}}, "bad_message", "pointer.buttons"),
+        ({"pointer": {"x": True}}, "bad_message", "pointer.x"),
+        ({"gamepad": {"axes": [0.0] * 17}}, "too_large", "gamepad.axes"),
+        ({"gamepad": {"axes": [None]}}, "bad_message", "gamepad.axes.0"),
+        ({"sticks": {"move": [0.0]}}, "bad_message", "sticks.move"),
+        ({"sticks": {"move": [0.0, 0.0, 0.0]}}, "too_large", "sticks.move"),
+        ({"fields": []}, "bad_message", "fields"),
+        ({"edges": [{"seq": 1, "kind": "key_down"}]}, "bad_message", "edges.0.code"),
+        ({"edges": [{"seq": 1, "kind": "jump"}]}, "bad_message", "edges.0"),
+        ({"edges": [{"seq": 1, "kind": "wheel", "dx": 0, "dy": 1e6}]}, "bad_message", "edges.0.dy"),
+        ({"edges": [{"seq": 1, "kind": "tap", "x": 0, "y": 0, "z": 0}]}, "bad_message", "edges.0.z"),
+        ({"edges": [{"seq": n, "kind": "key_up", "code": "A"} for n in range(257)]}, "too_large", "edges"),
+    ],
+)
+def test_a_wrong_member_is_named(members, code, field):
+    assert refusal(controls(**members)) == (code, field, 1)
+
+
+@pytest.mark.parametrize("seq", [-1, 1.5, "1", None, True, 2**53])
+def test_a_seq_that_is_none_is_refused_and_not_repeated(seq):
+    assert refusal({"v": 1, "type": "blur", "seq": seq}) == ("bad_message", "seq", None)
+
+
+def test_too_much_text_is_refused_whether_it_counts_in_characters_or_bytes():
+    exact = json.dumps(controls(fields={"prompt": ""}))
+    room = MAX_MESSAGE_BYTES - len(exact)
+    assert parse_message(exact.replace('""', f'"{"x" * room}"')).fields["prompt"] == "x" * room
+    assert refusal(exact.replace('""', f'"{"x" * (room + 1)}"')) == ("too_large", None, None)
+    assert refusal(exact.replace('""', f'"{"ü" * (room // 2 + 1)}"')) == ("too_large", None, None)
+
+
+def test_text_that_is_nested_too_deeply_is_refused():
+    assert refusal("[" * 60_000)[0] == "too_large"
+    deep = '{"v":1,"type":"controls","seq":1,"fields":{"a":' + "[" * 500 + "]" * 500 + "}}"
+    assert refusal(deep)[0] in ("too_large", "bad_message")
+
+
+def test_a_message_with_many_faults_gets_eight_replies():
+    with pytest.raises(MessageRefused) as caught:
+        parse_message(controls(keys=[5] * 30))
+    assert len(caught.value.replies()) == 8
+
+
+def test_a_mapping_is_read_like_its_text():
+    message = controls(keys=["KeyW"], sticks={"move": [0, 1]})
+    assert parse_message(message) == parse_message(json.dumps(message))
+
+
+def test_places_in_the_picture_are_clamped():
+    assert parse_message(controls(pointer={"x": -0.01, "y": 1.5})).pointer.model_dump() == {
+        "buttons": 0,
+        "x": 0,
+        "y": 1,
+    }
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=8,
+)
+members = st.dictionaries(
+    st.sampled_from(["v", "type", "seq", "t", "keys", "pointer", "gamepad", "sticks", "fields", "edges"]), json_values
+)
+
+
+@settings(deadline=None)
+@given(st.one_of(st.text(), json_values, members.map(lambda given: {**controls(), **given})))
+def test_nothing_but_a_refusal_comes_out_of_reading(message):
+    try:
+        parse_message(message)
+    except MessageRefused as refused:
+        assert 1 <= len(refused.replies()) <= 8
+        json.dumps(refused.replies(), ensure_ascii=False, allow_nan=False).encode("utf-8")
