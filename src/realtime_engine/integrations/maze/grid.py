@@ -55,7 +55,8 @@ def make_grid(random: Random) -> Grid:
     rooms = _add_rooms(open_cells, random)
     kinds = np.where(open_cells, 0, _districts(random)).astype(np.uint8)
     start, heading = _longest_view(open_cells)
-    return Grid(kinds, rooms, _hang_lamps(open_cells, rooms, random), start, heading)
+    first_lamp = np.add(start, np.multiply(HEADINGS[heading], 2))
+    return Grid(kinds, rooms, _hang_lamps(open_cells, rooms, first_lamp, random), start, heading)
 
 
 def _carve(open_cells: NDArray[np.bool_], random: Random) -> None:
@@ -122,11 +123,13 @@ def _longest_view(open_cells: NDArray[np.bool_]) -> tuple[tuple[int, int], int]:
     return best[1], best[2]
 
 
-def _hang_lamps(open_cells: NDArray[np.bool_], rooms: NDArray[np.bool_], random: Random) -> NDArray[np.int64]:
-    """Lamps in open cells, rooms first, no two too near to one another."""
+def _hang_lamps(
+    open_cells: NDArray[np.bool_], rooms: NDArray[np.bool_], first: NDArray[np.int64], random: Random
+) -> NDArray[np.int64]:
+    """Lamps in open cells, beginning with ``first``, then rooms, no two too near to one another."""
     cells = np.argwhere(open_cells)[:, ::-1]
     order = np.argsort(random.random(len(cells)) - rooms[cells[:, 1], cells[:, 0]])
-    lamps: list[NDArray[np.int64]] = []
+    lamps = [first]
     for cell in cells[order]:
         if len(lamps) < _LAMPS and all(np.hypot(*(cell - other)) >= _LAMP_SPACING for other in lamps):
             lamps.append(cell)

@@ -26,6 +26,7 @@ _TURN = 0.3  # turns a second
 _START_TAU, _TURN_TAU = 0.11, 0.07  # seconds until 63 % of a wanted speed is there
 _TURNS_PER_PIXEL = 1 / 2600
 _PITCH_PER_PIXEL = 1 / 900
+_FASTEST_POINTER = 5000.0  # pixels a chunk
 _LONGEST_MOVE = 0.2  # cells; less than RADIUS, so that no wall is jumped
 _ORB_SPEED, _ORB_TAU = (0.45, 0.95), 0.35
 _STEP = np.array(HEADINGS, np.int64)
@@ -88,11 +89,14 @@ def _number(value: Any, name: str) -> float:
     return number if math.isfinite(number) else 0.0
 
 
-def _pointer(events: Sequence[Any]) -> tuple[float, float]:
-    moves = [event for event in events if isinstance(event, Mapping) and event.get("kind") == "pointer_move"]
-    dx = sum(_number(event.get("dx", 0.0), "dx") for event in moves)
-    dy = sum(_number(event.get("dy", 0.0), "dy") for event in moves)
-    return dx, dy
+def _pointer(events: Sequence[Any] | None) -> tuple[float, float]:
+    moves = [event for event in events or () if isinstance(event, Mapping) and event.get("kind") == "pointer_move"]
+    return _total(moves, "dx"), _total(moves, "dy")
+
+
+def _total(moves: Sequence[Mapping[str, Any]], name: str) -> float:
+    total = sum(_number(move.get(name, 0.0), name) for move in moves)
+    return min(max(total, -_FASTEST_POINTER), _FASTEST_POINTER)
 
 
 class Motion:

@@ -34,6 +34,7 @@ class Theme:
         density: fog per cell of distance.
         orbs: colours of the orbs.
         exposure: factor on all light.
+        contrast: exponent on all light; below 1 the dark parts are lifted.
     """
 
     materials: tuple[Rgb, ...]
@@ -42,6 +43,7 @@ class Theme:
     density: float
     orbs: tuple[Rgb, Rgb, Rgb]
     exposure: float = 1.0
+    contrast: float = 1.0
 
     @property
     def lookup(self) -> NDArray[np.uint32]:
@@ -54,37 +56,46 @@ def _hex(text: str) -> Rgb:
     return red, green, blue
 
 
-def _theme(materials: str, shadow: str, fog: str, density: float, orbs: str, exposure: float = 1.0) -> Theme:
+def _theme(
+    materials: str, shadow: str, fog: str, density: float, orbs: str, exposure: float, contrast: float
+) -> Theme:
     first, second, third = map(_hex, orbs.split())
     walls = tuple(map(_hex, materials.split()))
-    return Theme(walls, _hex(shadow), _hex(fog), density, (first, second, third), exposure)
+    return Theme(walls, _hex(shadow), _hex(fog), density, (first, second, third), exposure, contrast)
 
 
 DUNGEON = _theme(
-    "c97b54 b3a58f 8fa3a8 b98a55 a89a86 c8a878 8a7f74 ffd9a0", "2a2436", "17131a", 0.16, "ffb347 6fd3ff c792ff", 1.15
+    "c97b54 b3a58f 8fa3a8 b98a55 a89a86 c8a878 8a7f74 ffd9a0",
+    "2a2436", "17131a", 0.15, "ffb347 6fd3ff c792ff", 1.15, 0.9,
 )
 """The look of a world without a prompt."""
 
 THEMES = {
     "ice": _theme(
-        "9fd0ee b4dcf2 7fb4e6 a8c8dc cfe8f5 8fc3ea b9d8ea e8fbff", "1f3f7a", "b5d6ea", 0.12, "9af2ff ffffff 8fa8ff", 1.25
+        "86c0ea a9d2f2 6fa8e0 9cc4de b4dcf0 74b4e6 a4cce4 e8fbff",
+        "1d3f8a", "9cc8e6", 0.10, "7aeaff d8f4ff 8f9dff", 1.05, 0.75,
     ),
     "lava": _theme(
-        "9c4a35 7d4038 a85a2e 6e3a30 8a3a22 d8601e 5a3530 ffb03a", "3a0a08", "5c1606", 0.15, "ff7a1a ffd23a ff3a1a", 1.25
+        "b0563a 94503f c46a2c 8a4436 c8501e f08a24 6e4038 ffc04a",
+        "5a0c04", "7a1c06", 0.11, "ff7a1a ffd23a ff3a1a", 1.35, 0.8,
     ),
     "forest": _theme(
-        "8a9a58 74965a 9aa868 a07848 6f9448 a9b860 5f7f4c f2ffb0", "12301f", "42683f", 0.13, "c8ff5a 7dffb0 ffe87a", 1.2
+        "93a45c 7a9c58 a8b06a b0804c 6f9448 b4bc62 66864f f4ffb8",
+        "10301c", "4c7446", 0.12, "c8ff5a 7dffb0 ffe87a", 1.2, 0.8,
     ),
     "night": _theme(
-        "4a5a92 566092 4a6aa0 5a5488 49588c 5c6fb0 3c4678 bcd0ff", "0a0c26", "05060f", 0.24, "7aa8ff c08aff 66ffe0", 0.8
+        "5668a8 6070a4 4f74b4 6a609c 5264a0 6478bc 444e86 c4d6ff",
+        "0c0e30", "060714", 0.2, "7aa8ff c08aff 66ffe0", 0.95, 1.05,
     ),
     "desert": _theme(
-        "dca76a d8b27c e0bc84 b98550 e6c48c d09a5c d2ac78 fff0c0", "6a3a26", "e2bd88", 0.11, "ffd86a ff9a4a 6ae0d8", 1.25
+        "e0a566 dcb478 e6c286 c08a54 e8c68c d69a56 d8b47c fff0c0",
+        "7a4026", "e6c48e", 0.08, "ffd86a ff8a3a 5ae0d8", 1.15, 0.7,
     ),
     "candy": _theme(
-        "ff8fb8 ffb3d9 9fe3ff ffcf8f ffd9ec b79cff 9ff0d0 fff6d0", "a03a8a", "f7b6dc", 0.11, "ff5aa8 5ae0ff ffe85a", 1.25
+        "ff86b4 ffaed6 8fdcff ffc782 ffd2e8 b090ff 94f0cc fff6d0",
+        "b03a98", "f9b8de", 0.08, "ff5aa8 5ae0ff ffe85a", 1.15, 0.62,
     ),
-}
+}  # fmt: skip
 """Words that are known, each with its look."""
 
 
@@ -128,7 +139,7 @@ def _invented(text: str) -> Theme:
     )
     fog = _hsv(hue + 0.03, 0.3, 0.78) if bright_fog else _hsv(hue + 0.5 * n[9], 0.5, 0.1 + 0.12 * n[10])
     orbs = (_hsv(accent, 0.6, 1.0), _hsv(hue, 0.45, 1.0), _hsv(accent + 0.33, 0.55, 1.0))
-    return Theme(materials, _hsv(hue + 0.08, 0.6, 0.22), fog, 0.12 + 0.06 * n[11], orbs, 1.2)
+    return Theme(materials, _hsv(hue + 0.08, 0.6, 0.22), fog, 0.1 + 0.05 * n[11], orbs, 1.2, 0.7 if bright_fog else 0.9)
 
 
 def _mean(themes: list[Theme]) -> Theme:
@@ -144,6 +155,7 @@ def _mean(themes: list[Theme]) -> Theme:
         density=sum(theme.density for theme in themes) / len(themes),
         orbs=(first, second, third),
         exposure=sum(theme.exposure for theme in themes) / len(themes),
+        contrast=sum(theme.contrast for theme in themes) / len(themes),
     )
 
 
@@ -162,7 +174,8 @@ def _linear(colour: Rgb) -> NDArray[np.float32]:
 
 @lru_cache(maxsize=8)
 def _lookup(theme: Theme) -> NDArray[np.uint32]:
-    light = np.exp2((np.arange(LEVELS, dtype=np.float32) - ONE) / STEPS)[:, None] * np.float32(theme.exposure)
+    doublings = (np.arange(LEVELS, dtype=np.float32) - ONE) / STEPS * np.float32(theme.contrast)
+    light = np.exp2(doublings)[:, None] * np.float32(theme.exposure)
     shade = np.clip(light * 1.6, 0, 1)
     tint = np.stack([_linear(colour) for colour in theme.materials])[:, None, :]
     lit = light * (tint * shade + _linear(theme.shadow) * (1 - shade))  # (MATERIALS, LEVELS, 3)

@@ -25,8 +25,8 @@ from .world import ATLAS_ROWS, LIGHT_SIDE, MIPS, STRIDE, World, mip_origin
 FIELD = 0.78
 """Focal length in picture widths: a view of 65 degrees."""
 
-_WALL_MIPS = 7
-_WALL_FRACTION = 13  # bits behind the point of a texel index along a column
+_WALL_MIPS = 8
+_WALL_FRACTION = 11  # bits behind the point of a texel index along a column
 _FLAT_FRACTION = 16  # bits behind the point of a texel column along a row; those of a texel row are log2(STRIDE)
 _ATLAS = ATLAS_ROWS * STRIDE
 _MOST_VISIBLE = 24.0  # cells, more than any view in the map

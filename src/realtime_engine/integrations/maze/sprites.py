@@ -14,8 +14,9 @@ from .rays import Eyes, Floats, Hits
 PROFILE = 256
 """Steps from the middle of a glow to its rim, in squared distance."""
 _GLOW, _POOL = 0, 1  # the orb itself, and its light on the floor
-_RADII = np.array([0.4, 0.62], np.float32)
-_NEAR = 0.3  # nearer than this an orb is not drawn; it fades out before
+_RADII = np.array([0.36, 0.55], np.float32)
+_NEAR = 0.45  # nearer than this an orb is not drawn; it fades out before
+_FADE = np.float32(1.6)
 _BOB = 0.09
 _REACH = np.float32(9.0)  # fall-off of the light on walls
 _BOOST = np.rint(16 * np.log2(1 + np.arange(512) / 128)).astype(np.int16)  # levels, by light in 1/128
@@ -52,38 +53,52 @@ def light_on_walls(orbs: Orbs, hits: Hits) -> NDArray[np.int16]:
 
 
 def glow_table(theme: Theme) -> NDArray[np.uint8]:
-    """(2, ORB_COLOURS, PROFILE, 4) colours to add, from the middle of an orb, or of its pool of light, to the rim."""
+    """(2, ORB_COLOURS, PROFILE, 4) colour to add and, last, how much of the background it covers (255: all of it).
+
+    From the middle of an orb, or of its pool of light, to the rim.
+    """
     squared = (np.arange(PROFILE) + 0.5) / PROFILE
     radius = np.sqrt(squared)
     rim = (1 - squared) ** 2
-    core = np.clip((0.3 - radius) / 0.045, 0, 1)
-    halo = 0.62 * np.exp(-5.0 * radius) * rim + 0.12 * np.exp(-(((radius - 0.42) / 0.05) ** 2))
+    core = 1 / (1 + np.exp((radius - 0.24) / 0.02))
+    white = np.exp(-((radius / 0.15) ** 2))
+    halo = 0.75 * np.exp(-4.2 * radius) * rim
     table = np.zeros((2, ORB_COLOURS, PROFILE, 4))
     for index, colour in enumerate(theme.orbs):
         tint = np.array(colour)
-        body = core[:, None] * (0.35 + 0.65 * tint) * (1.0 - 0.25 * (radius[:, None] / 0.3))
+        body = core[:, None] * (0.6 * tint + 0.55 * white[:, None])
         table[_GLOW, index, :, :3] = body + halo[:, None] * tint
-        table[_POOL, index, :, :3] = 0.3 * rim[:, None] * tint
+        table[_POOL, index, :, :3] = 0.26 * rim[:, None] * tint
+    table[_GLOW, :, :, 3] = 0.9 * core + 0.35 * (1 - core) * rim * np.exp(-4.2 * radius)
     return np.rint(255 * np.clip(table, 0, 1)).astype(np.uint8)
 
 
 @dataclass(frozen=True)
 class _Marks:
-    """Ellipses to be drawn, one entry each, ordered so that those of one picture lie together."""
+    """Ellipses to be drawn, one entry each, those of one picture one after the other and the farthest first."""
 
     picture: NDArray[np.int64]
-    rank: NDArray[np.int64]
-    kind: NDArray[np.int64]
-    colour: NDArray[np.int64]
     depth: Floats
     centre_x: Floats
     centre_y: Floats
     radius_x: Floats
     radius_y: Floats
+    colours: NDArray[np.uint32]  # (marks, PROFILE)
 
-    def of_rank(self, rank: int) -> _Marks:
-        chosen = self.rank == rank
-        return _Marks(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
+
+@dataclass(frozen=True)
+class _Strips:
+    """The columns of the ellipses that no wall hides, one entry each."""
+
+    mark: NDArray[np.int64]
+    column: NDArray[np.int64]
+    across: Floats  # squared distance from the ellipse's middle column, 1 at its rim
+    top: NDArray[np.int64]
+    bottom: NDArray[np.int64]
+
+    def where(self, chosen: NDArray[np.bool_]) -> _Strips:
+        fields = (self.mark, self.column, self.across, self.top, self.bottom)
+        return _Strips(*(values[chosen] for values in fields))  # type: ignore[arg-type]
 
 
 def draw_orbs(
@@ -105,77 +120,87 @@ def draw_orbs(
         clear: (n, orbs) what the fog lets through, 0 to 1.
         tables: (n, 2, ORB_COLOURS, PROFILE, 4), see :func:`glow_table`.
     """
-    marks, strength = _visible(orbs, horizon, np.float32(focal), clear, picture.shape[2])
-    if not len(marks.picture):
-        return
-    pixels = picture.reshape(-1).view(np.uint8).reshape(-1, 4)
-    for rank in range(int(marks.rank.max()) + 1):  # ellipses of one rank lie in different pictures: no pixel twice
-        _draw(pixels, picture.shape, marks.of_rank(rank), strength[marks.rank == rank], distance, tables)
+    _, height, width = picture.shape
+    marks = _marks(orbs, horizon, np.float32(focal), clear, tables, width)
+    strips = _strips(marks, distance, height, width)
+    seen = np.unique(strips.mark)
+    rank = np.zeros(len(marks.picture), np.int64)
+    rank[seen] = np.arange(len(seen)) - np.searchsorted(marks.picture[seen], marks.picture[seen])
+    of_strip = rank[strips.mark]
+    for layer in range(int(rank.max(initial=0)) + 1):  # ellipses of one layer lie in different pictures: no pixel twice
+        _draw(picture, marks, strips.where(of_strip == layer))
 
 
-def _visible(
-    orbs: Orbs, horizon: Floats, focal: np.float32, clear: Floats, width: int
-) -> tuple[_Marks, NDArray[np.uint16]]:
+def _marks(
+    orbs: Orbs, horizon: Floats, focal: np.float32, clear: Floats, tables: NDArray[np.uint8], width: int
+) -> _Marks:
     depth = np.maximum(orbs.depth, _NEAR)
     scale = focal / depth
     centre_x = width / np.float32(2) + orbs.aside * scale
-    seen = (orbs.depth > _NEAR) & (np.abs(orbs.aside * scale) < width / np.float32(2) + _RADII[_POOL] * scale)
-    fade = np.clip((depth - _NEAR) * np.float32(2.5), 0, 1) * clear
-    picture, orb = np.nonzero(seen & (fade > 0.02))
-    picture, orb, kind = np.repeat(picture, 2), np.repeat(orb, 2), np.tile([_POOL, _GLOW], len(picture))
+    inside = np.abs(orbs.aside * scale) < width / np.float32(2) + _RADII[_POOL] * scale
+    fade = np.clip((orbs.depth - _NEAR) * _FADE, 0, 1) * clear
+    picture, orb = np.nonzero(inside & (fade > 0.02))
+    far_first = np.lexsort((-depth[picture, orb], picture))
+    picture, orb = picture[far_first], orb[far_first]
+    kind = np.tile([_POOL, _GLOW], len(picture))
+    picture, orb = np.repeat(picture, 2), np.repeat(orb, 2)
     at = (picture, orb)
     floor = kind == _POOL
     height = np.where(floor, np.float32(-0.5), orbs.height[at])
     radius_x = _RADII[kind] * scale[at]
-    radius_y = np.where(floor, radius_x * np.minimum(np.float32(0.5) / depth[at], 1), radius_x)
-    first = np.searchsorted(picture, picture)
-    marks = _Marks(
+    strength = (fade[at] * 256).astype(np.uint16)[:, None, None]
+    colours = ((tables[picture, kind, orb % ORB_COLOURS] * strength) >> 8).astype(np.uint8)
+    return _Marks(
         picture=picture,
-        rank=np.arange(len(picture)) - first,
-        kind=kind,
-        colour=orb % ORB_COLOURS,
         depth=depth[at],
         centre_x=centre_x[at],
         centre_y=horizon[picture] - height * scale[at],
         radius_x=radius_x,
-        radius_y=radius_y,
+        radius_y=np.where(floor, radius_x * np.minimum(np.float32(0.5) / depth[at], 1), radius_x),
+        colours=colours.view(np.uint32)[..., 0],
     )
-    return marks, (fade[at] * 256).astype(np.uint16)
 
 
-def _draw(
-    pixels: NDArray[np.uint8],
-    shape: tuple[int, ...],
-    marks: _Marks,
-    strength: NDArray[np.uint16],
-    distance: Floats,
-    tables: NDArray[np.uint8],
-) -> None:
-    _, height, width = shape
+def _strips(marks: _Marks, distance: Floats, height: int, width: int) -> _Strips:
     left = np.clip(np.ceil(marks.centre_x - marks.radius_x), 0, width).astype(np.int64)
     right = np.clip(np.ceil(marks.centre_x + marks.radius_x), 0, width).astype(np.int64)
-    mark, column = _ragged(left, right)
+    counts = np.maximum(right - left, 0)
+    mark = np.repeat(np.arange(len(counts)), counts)
+    column = _ranges(left, counts)
     near = marks.depth[mark] < distance[marks.picture[mark], column]
     mark, column = mark[near], column[near]
-    across = (column - marks.centre_x[mark]) / marks.radius_x[mark]
+    across = (column.astype(np.float32) - marks.centre_x[mark]) / marks.radius_x[mark]
     across = across * across
     chord = marks.radius_y[mark] * np.sqrt(np.maximum(1 - across, 0))
-    top = np.clip(np.ceil(marks.centre_y[mark] - chord), 0, height).astype(np.int64)
-    bottom = np.clip(np.ceil(marks.centre_y[mark] + chord), 0, height).astype(np.int64)
-    span, row = _ragged(top, bottom)
-    owner = mark[span]
-    down = (row - marks.centre_y[owner]) / marks.radius_y[owner]
-    step = np.minimum((across[span] + down * down) * PROFILE, PROFILE - 1).astype(np.int64)
-    table = (marks.picture * 2 + marks.kind) * ORB_COLOURS + marks.colour
-    light = tables.reshape(-1, 4).view(np.uint32)[:, 0].take(table[owner] * PROFILE + step)
-    added = (light.view(np.uint8).reshape(-1, 4) * strength[owner, None]) >> 8
-    where = (marks.picture[owner] * height + row) * width + column[span]
-    pixels[where] = np.minimum(pixels[where] + added, 255)
+    centre = marks.centre_y[mark]
+    top = np.clip(np.ceil(centre - chord), 0, height).astype(np.int64)
+    bottom = np.clip(np.ceil(centre + chord), 0, height).astype(np.int64)
+    return _Strips(mark, column, across, top, np.maximum(bottom, top))
 
 
-def _ragged(first: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """For ranges ``first[i]`` to ``end[i]``, one after the other: each number, and the ``i`` that it comes from."""
-    counts = np.maximum(end - first, 0)
-    owner = np.repeat(np.arange(len(counts)), counts)
-    offset = np.cumsum(counts) - counts
-    return owner, np.arange(len(owner)) - (offset - first)[owner]
+def _draw(picture: NDArray[np.uint32], marks: _Marks, strips: _Strips) -> None:
+    _, height, width = picture.shape
+    counts = strips.bottom - strips.top
+    row = _ranges(strips.top, counts)
+    mark = strips.mark
+    down = (row.astype(np.float32) - np.repeat(marks.centre_y[mark], counts)) / np.repeat(marks.radius_y[mark], counts)
+    down *= down
+    down += np.repeat(strips.across, counts)
+    down *= np.float32(PROFILE)
+    step = np.minimum(down, np.float32(PROFILE - 1)).astype(np.int64)
+    step += np.repeat(mark * PROFILE, counts)
+    light = marks.colours.ravel().take(step).view(np.uint8).reshape(-1, 4)
+    where = row * width
+    where += np.repeat(marks.picture[mark] * (height * width) + strips.column, counts)
+    pixels = picture.reshape(-1)
+    behind = pixels.take(where).view(np.uint8).reshape(-1, 4)
+    sums = ((behind * (np.uint16(256) - light[:, 3:])) >> 8).astype(np.uint8)
+    sums += light
+    sums |= np.negative((sums < light).view(np.uint8))  # what overflowed is 255
+    pixels[where] = sums.view(np.uint32)[:, 0]
+
+
+def _ranges(first: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """``first[i], first[i] + 1, ...``, ``counts[i]`` numbers each, one range after the other."""
+    before = np.cumsum(counts) - counts
+    return np.arange(int(counts.sum())) + np.repeat(first - before, counts)

@@ -22,7 +22,7 @@ WALL_KINDS = 4
 FLAGSTONE, MOSAIC, COFFER, LAMP = range(WALL_KINDS, WALL_KINDS + 4)
 """Materials of floors, ceilings and lamps."""
 MATERIALS = WALL_KINDS + 4
-WALL_SIDE = 128
+WALL_SIDE = 256
 """Texels along each side of a wall texture."""
 TILE_SIDE = 64
 """Texels along each side of a floor or ceiling cell."""
@@ -107,6 +107,7 @@ def _noise(side: int, cells: int, random: np.random.Generator, octaves: int = 4)
 
 def _relief(height: Plane, strength: float) -> Plane:
     """Brightness of a height field lit from the upper left, about 1 on the flat."""
+    strength = strength * len(height) / 128  # slopes are differences between texels
     slope_u = np.roll(height, -1, 1) - np.roll(height, 1, 1)
     slope_v = np.roll(height, -1, 0) - np.roll(height, 1, 0)
     lit: Plane = np.clip(1 + strength * (0.5 * slope_u + slope_v), 0.35, 1.7)
@@ -203,13 +204,15 @@ def _flagstone(random: np.random.Generator) -> Plane:
 
 
 def _mosaic(random: np.random.Generator) -> Plane:
-    """A checkerboard of small polished tiles around a star."""
+    """Small polished tiles in a chequer, with a dark diamond in the middle and a border."""
     u, v = _axes(TILE_SIDE)
-    checks = (np.floor(u * 8) + np.floor(v * 8)) % 2
-    joint = np.minimum(_edge((u * 8) % 1, 1.0, 0.25), _edge((v * 8) % 1, 1.0, 0.25))
-    star = np.abs(u - 0.5) + np.abs(v - 0.5) < 0.26
-    base = np.where(star, 0.85 - 0.35 * checks, 0.34 + 0.3 * checks)
-    return base * (0.45 + 0.55 * joint) * (0.85 + 0.25 * _noise(TILE_SIDE, 8, random))
+    checks = (np.floor(u * 6) + np.floor(v * 6)) % 2
+    joint = np.minimum(_edge((u * 6) % 1, 1.0, 0.22), _edge((v * 6) % 1, 1.0, 0.22))
+    rim = np.minimum(np.minimum(u, 1 - u), np.minimum(v, 1 - v))
+    diamond = np.abs(u - 0.5) + np.abs(v - 0.5)
+    inlay = np.where(diamond < 0.2, 0.3, np.where(diamond < 0.27, 0.85, 0.36 + 0.26 * checks))
+    base = np.where(rim < 0.05, 0.3, inlay)
+    return base * (0.5 + 0.5 * joint) * (0.85 + 0.25 * _noise(TILE_SIDE, 8, random))
 
 
 def _coffer(random: np.random.Generator) -> Plane:
