@@ -16,7 +16,7 @@ ORBS = 8
 """Orbs in each world."""
 ANGLES = 1 << 16
 """Steps of a full turn in the tables of sines and cosines."""
-RADIUS = 0.24
+RADIUS = 0.28
 """Half the width of a visitor, in cells."""
 MAX_PITCH = 0.3
 """How far the horizon moves from the middle, in picture heights."""

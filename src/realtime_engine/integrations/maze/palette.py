@@ -56,9 +56,7 @@ def _hex(text: str) -> Rgb:
     return red, green, blue
 
 
-def _theme(
-    materials: str, shadow: str, fog: str, density: float, orbs: str, exposure: float, contrast: float
-) -> Theme:
+def _theme(materials: str, shadow: str, fog: str, density: float, orbs: str, exposure: float, contrast: float) -> Theme:
     first, second, third = map(_hex, orbs.split())
     walls = tuple(map(_hex, materials.split()))
     return Theme(walls, _hex(shadow), _hex(fog), density, (first, second, third), exposure, contrast)
@@ -66,7 +64,12 @@ def _theme(
 
 DUNGEON = _theme(
     "c97b54 b3a58f 8fa3a8 b98a55 a89a86 c8a878 8a7f74 ffd9a0",
-    "2a2436", "17131a", 0.15, "ffb347 6fd3ff c792ff", 1.15, 0.9,
+    "2a2436",
+    "17131a",
+    0.15,
+    "ffb347 6fd3ff c792ff",
+    1.15,
+    0.9,
 )
 """The look of a world without a prompt."""
 

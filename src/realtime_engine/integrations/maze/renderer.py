@@ -20,7 +20,7 @@ from .palette import FOGS, TABLE_SIZE, Theme
 from .rays import Eyes, Floats, Hits, cast_rays
 from .sprites import ORB_COLOURS, PROFILE, Orbs, draw_orbs, glow_table, light_on_walls, see_orbs
 from .textures import LEVELS, MATERIALS, TILE_SIDE, WALL_KINDS, WALL_SIDE, halve, wall_textures
-from .world import ATLAS_ROWS, LIGHT_SIDE, MIPS, STRIDE, World, mip_origin
+from .world import ATLAS_ROWS, LIGHT_SIDE, MIPS, STRIDE, TORCH, World, mip_origin
 
 FIELD = 0.78
 """Focal length in picture widths: a view of 65 degrees."""
@@ -33,7 +33,8 @@ _MOST_VISIBLE = 24.0  # cells, more than any view in the map
 _FOG_STEPS = 48  # entries of the fog table for each cell of distance
 _FOG_ENTRIES = int(_MOST_VISIBLE * _FOG_STEPS) + 1
 _SIDE_SHADE = -5  # levels on walls of constant y, so that corners show
-_SHARP = np.float32(1.35)  # texels a pixel at which the next mip is taken: 2 / 1.35
+_SHARP_WALL, _SHARP_FLAT = np.float32(1.35), np.float32(1.8)  # the next mip is taken at 2 / this texels a pixel
+_TORCH_REACH = 4.0  # cells
 _LIGHT_OFFSET = np.float32(0.13)  # cells in front of a wall where its light is looked up
 _DARKEST, _BRIGHTEST = -44, 22
 _PADDING = 4  # rows of the output between two pictures that are resampled together
@@ -135,13 +136,12 @@ class Renderer:
         return self._resample(picture)
 
     def _fog_at(self, rows: NDArray[np.int64], distance: Floats) -> NDArray[np.uint16]:
-        entry = np.clip(distance * np.float32(_FOG_STEPS), 0, _FOG_ENTRIES - 1).astype(np.int64)
-        return self._fog.ravel().take(entry + (rows * _FOG_ENTRIES)[:, None])
+        return self._fog.ravel().take(_entry(distance) + (rows * _FOG_ENTRIES)[:, None])
 
     def _columns(self, rows: NDArray[np.int64], hits: Hits, orbs: Orbs, horizon: Floats) -> _Columns:
         height = self._focal / hits.distance  # pixels, of a wall one cell high
         facing = np.abs(np.where(hits.upright, hits.ray_x, hits.ray_y))
-        mip = _mip(WALL_SIDE / (height * np.sqrt(facing)), _WALL_MIPS)
+        mip = _mip(WALL_SIDE / (height * np.sqrt(facing)) * _SHARP_WALL, _WALL_MIPS)
         side = WALL_SIDE >> mip
         kind = self._kinds.ravel().take(hits.cell + (rows * SIZE * SIZE)[:, None]) - np.int32(1)
         column = np.minimum((hits.along * side).astype(np.int32), side - 1)
@@ -151,6 +151,7 @@ class Renderer:
         start = base * float(one) + (0.5 * side * one - (horizon[:, None] - np.float32(0.5)) * step)
         fog = self._fog_at(rows, hits.distance).astype(np.int32) * (MATERIALS * LEVELS)
         lift = self._wall_light(rows, hits) + light_on_walls(orbs, hits) + np.where(hits.upright, 0, _SIDE_SHADE)
+        lift += _TORCH_LIGHT.take(_entry(hits.distance))
         shade = (fog + np.clip(lift, _DARKEST, _BRIGHTEST)).astype(np.uint16)
         return _Columns(
             half=(height / 2)[:, None],
@@ -171,10 +172,14 @@ class Renderer:
         flat = np.maximum(np.abs(below), self._focal * np.float32(0.5 / _MOST_VISIBLE))
         distance = self._focal * np.float32(0.5) / flat
         across, deep = distance / self._focal, distance / flat
-        mip = _mip(TILE_SIDE * np.sqrt(across * deep), MIPS)
+        mip = _mip(TILE_SIDE * np.sqrt(across * deep) * _SHARP_FLAT, MIPS)
         texels = (TILE_SIDE >> mip) * 1.0
-        ray_x, ray_y = eyes.cos - eyes.sin * self._tangents[self._zero], eyes.sin + eyes.cos * self._tangents[self._zero]
+        ray_x, ray_y = (
+            eyes.cos - eyes.sin * self._tangents[self._zero],
+            eyes.sin + eyes.cos * self._tangents[self._zero],
+        )
         one_x, one_y = texels * (1 << _FLAT_FRACTION), texels * STRIDE
+        shade = self._fog_at(rows, distance) * np.uint16(MATERIALS * LEVELS) + _TORCH_LIGHT.take(_entry(distance))
         atlas = self._flats + (rows[:, None] * 2 + (below < 0)) * _ATLAS
         return _Rows(
             below=below[..., None],
@@ -183,7 +188,7 @@ class Renderer:
             y=_fixed((eyes.y + distance * ray_y) * one_y),
             dy=_fixed(across * eyes.cos * one_y),
             base=(atlas + _MIP_ORIGINS.take(mip)).astype(np.int32)[..., None],
-            shade=(self._fog_at(rows, distance) * np.uint16(MATERIALS * LEVELS))[..., None],
+            shade=shade[..., None],
         )
 
     @property
@@ -259,6 +264,17 @@ class _Workspace:
         return buffer[:size].reshape(shape)
 
 
+def torch_light(distance: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
+    """Levels that the visitor's own light adds at a distance in cells."""
+    return TORCH * np.clip(1 - distance / _TORCH_REACH, 0, 1)
+
+
+def _entry(distance: Floats) -> NDArray[np.int64]:
+    """Where a distance stands in the tables of fog and torch light."""
+    return np.clip(distance * np.float32(_FOG_STEPS), 0, _FOG_ENTRIES - 1).astype(np.int64)
+
+
+_TORCH_LIGHT = np.rint(torch_light(np.arange(_FOG_ENTRIES) / _FOG_STEPS)).astype(np.uint16)
 _MIP_ORIGINS = np.array([mip_origin(mip) for mip in range(MIPS)], np.int64)
 
 
@@ -272,7 +288,7 @@ def _eyes(visitors: Records) -> Eyes:
 
 def _mip(texels_a_pixel: Floats, mips: int) -> Ints:
     """The mip for a density: its binary exponent, which is exact whatever the batch."""
-    exponent = np.frexp(texels_a_pixel * _SHARP)[1] - 1
+    exponent = np.frexp(texels_a_pixel)[1] - 1
     return np.clip(exponent, 0, mips - 1).astype(np.int32)
 
 

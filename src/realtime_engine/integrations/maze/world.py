@@ -9,7 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .grid import HEADINGS, SIZE, Grid, make_grid
-from .textures import COFFER, FLAGSTONE, LAMP, LEVELS, MOSAIC, TILE_SIDE, flat_textures, halve, lamp_mask, to_levels
+from .textures import (
+    COFFER,
+    FLAGSTONE,
+    LAMP,
+    LEVELS,
+    MOSAIC,
+    ONE,
+    TILE_SIDE,
+    flat_textures,
+    halve,
+    lamp_mask,
+    to_levels,
+)
+
 
 STRIDE = SIZE * TILE_SIDE
 """Texels along one row of an atlas."""
@@ -20,7 +33,11 @@ LIGHT_SIDE = SIZE * 16
 """Samples of the light map along each side."""
 
 _COARSE = 4  # samples of computed light along each side of a cell
-_AMBIENT = 0.16
+TORCH = 10
+"""Levels that the visitor's own light may add to a texel."""
+_BRIGHTEST = LEVELS - 1 - TORCH
+_AMBIENT = 0.18
+_CEILING_SHADE = np.int16(-5)
 _LIGHT_RANGE = (-44, 20)  # in levels
 
 Atlas = NDArray[np.uint16]
@@ -50,13 +67,13 @@ def make_world(seed: int) -> World:
     """The world of a seed (an integer of 0 or more)."""
     random = np.random.default_rng(seed)
     grid = make_grid(random)
-    coarse = _lamp_light(grid)
-    fine = _enlarge(coarse, STRIDE)
+    light = _as_levels(_enlarge(_lamp_light(grid), LIGHT_SIDE))
+    fine = light.repeat(STRIDE // LIGHT_SIDE, 0).repeat(STRIDE // LIGHT_SIDE, 1)
     world = World(
         grid=grid,
         floor=_atlas(_floor_texels(grid, fine)),
         ceiling=_atlas(_ceiling_texels(grid, fine)),
-        light=_as_levels(_enlarge(coarse, LIGHT_SIDE)).astype(np.int16),
+        light=light,
         turns=_turns(grid.solid),
     )
     for array in (world.floor, world.ceiling, world.light, world.turns, grid.kinds):
@@ -84,21 +101,22 @@ def _atlas(texels: Atlas) -> Atlas:
 
 def _lamp_light(grid: Grid) -> NDArray[np.float64]:
     """(SIZE * 4, SIZE * 4) light of all lamps that a point sees; walls keep a little, which darkens their feet."""
-    side = SIZE * _COARSE
-    y, x = (np.mgrid[:side, :side] + 0.5) / _COARSE
-    lamps = grid.lamps + 0.5
-    steps = np.linspace(0.04, 0.96, 26)
-    along_x = lamps[:, 0, None, None, None] * (1 - steps) + x[None, :, :, None] * steps
-    along_y = lamps[:, 1, None, None, None] * (1 - steps) + y[None, :, :, None] * steps
-    seen = ~grid.solid[along_y.astype(np.intp), along_x.astype(np.intp)].any(axis=-1)
-    squared = (lamps[:, 0, None, None] - x) ** 2 + (lamps[:, 1, None, None] - y) ** 2
-    light = _AMBIENT + np.where(seen, 1.45 / (1 + 0.55 * squared), 0).sum(axis=0)
     inside = grid.solid.repeat(_COARSE, 0).repeat(_COARSE, 1)
-    return np.where(inside, 0.3 * light + 0.02, light)
+    row, column = np.nonzero(~inside)
+    y, x = (row + 0.5) / _COARSE, (column + 0.5) / _COARSE
+    lamp_x, lamp_y = (grid.lamps.T + 0.5)[..., None]
+    seen = np.ones((len(grid.lamps), len(x)), bool)
+    for part in np.linspace(0.04, 0.96, 26):
+        on_x, on_y = lamp_x + (x - lamp_x) * part, lamp_y + (y - lamp_y) * part
+        seen &= ~grid.solid[on_y.astype(np.intp), on_x.astype(np.intp)]
+    squared = (lamp_x - x) ** 2 + (lamp_y - y) ** 2
+    light = np.full(inside.shape, 0.3 * _AMBIENT + 0.02)
+    light[row, column] = _AMBIENT + np.where(seen, 1.45 / (1 + 0.55 * squared), 0).sum(axis=0)
+    return light
 
 
 def _enlarge(plane: NDArray[np.float64], side: int) -> NDArray[np.float64]:
-    """Bilinear resampling of a square plane to ``side``, twice smoothed along each axis."""
+    """A square plane resampled to ``side`` by ``side``, smoothed along each axis."""
     count = len(plane)
     at = np.clip((np.arange(side) + 0.5) * count / side - 0.5, 0, count - 1)
     distance = np.abs(at[:, None] - np.arange(count))
@@ -108,29 +126,29 @@ def _enlarge(plane: NDArray[np.float64], side: int) -> NDArray[np.float64]:
     return enlarged
 
 
-def _as_levels(light: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.clip(np.rint(to_levels(light) - to_levels(np.ones(()))), *_LIGHT_RANGE)
+def _as_levels(light: NDArray[np.float64]) -> NDArray[np.int16]:
+    return np.clip(np.rint(to_levels(light) - ONE), *_LIGHT_RANGE).astype(np.int16)
 
 
-def _lit(levels: NDArray[np.uint8], material: NDArray[np.int64], light: NDArray[np.float64]) -> Atlas:
-    cells_up = material.repeat(TILE_SIDE, 0).repeat(TILE_SIDE, 1).astype(np.uint16)
-    shade = np.clip(levels + _as_levels(light), 0, LEVELS - 1).astype(np.uint16)
-    return cells_up * np.uint16(LEVELS) + shade
+def _lit(levels: NDArray[np.uint8], material: NDArray[np.uint16], light: NDArray[np.int16]) -> Atlas:
+    texels = np.clip(levels + light, 0, _BRIGHTEST).astype(np.uint16)
+    texels += (material * np.uint16(LEVELS)).repeat(TILE_SIDE, 0).repeat(TILE_SIDE, 1)
+    return texels
 
 
-def _floor_texels(grid: Grid, light: NDArray[np.float64]) -> Atlas:
+def _floor_texels(grid: Grid, light: NDArray[np.int16]) -> Atlas:
     tiles = flat_textures()
     levels = np.tile(tiles[FLAGSTONE], (SIZE, SIZE))
     in_room = grid.rooms.repeat(TILE_SIDE, 0).repeat(TILE_SIDE, 1)
     levels = np.where(in_room, np.tile(tiles[MOSAIC], (SIZE, SIZE)), levels)
-    return _lit(levels, np.where(grid.rooms, MOSAIC, FLAGSTONE), light)
+    return _lit(levels, np.where(grid.rooms, MOSAIC, FLAGSTONE).astype(np.uint16), light)
 
 
-def _ceiling_texels(grid: Grid, light: NDArray[np.float64]) -> Atlas:
+def _ceiling_texels(grid: Grid, light: NDArray[np.int16]) -> Atlas:
     levels = np.tile(flat_textures()[COFFER], (SIZE, SIZE))
-    texels = _lit(levels, np.full((SIZE, SIZE), COFFER), light * 0.8)
+    texels = _lit(levels, np.full((SIZE, SIZE), COFFER, np.uint16), light + _CEILING_SHADE)
     mask = lamp_mask()
-    bulb = (LAMP * LEVELS + np.clip(to_levels(np.maximum(mask, 0.1)), 0, LEVELS - 1)).astype(np.uint16)
+    bulb = (LAMP * LEVELS + np.clip(to_levels(np.maximum(mask, 0.1)), 0, _BRIGHTEST)).astype(np.uint16)
     for x, y in grid.lamps.tolist():
         cell = texels[y * TILE_SIDE : (y + 1) * TILE_SIDE, x * TILE_SIDE : (x + 1) * TILE_SIDE]
         np.copyto(cell, bulb, where=mask > 0)
