@@ -106,7 +106,8 @@ def _districts(random: Random) -> Kinds:
     kinds = np.concatenate([random.permutation(WALL_KINDS), random.integers(0, WALL_KINDS, count - WALL_KINDS)]) + 1
     y, x = np.mgrid[:SIZE, :SIZE]
     distance = (x[..., None] - points[:, 0]) ** 2 + (y[..., None] - points[:, 1]) ** 2
-    return kinds[np.argmin(distance, axis=-1)].astype(np.uint8)
+    nearest: Kinds = kinds[np.argmin(distance, axis=-1)].astype(np.uint8)
+    return nearest
 
 
 def _longest_view(open_cells: NDArray[np.bool_]) -> tuple[tuple[int, int], int]:

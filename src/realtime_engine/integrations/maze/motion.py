@@ -1,4 +1,4 @@
-"""How visitors and orbs move: batched over rows, pure array code, no reduction whose result could depend on the batch."""
+"""How visitors and orbs move: batched over rows, in pure array code without a sum whose order depends on the batch."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ Records = NDArray[np.void]
 
 def sine(turns: NDArray[np.float64]) -> NDArray[np.float64]:
     """Sine of an angle in turns, from a table: the same bits whatever the shape."""
-    return _SINE.take(np.floor(turns * ANGLES).astype(np.int64) & (ANGLES - 1))
+    values: NDArray[np.float64] = _SINE.take(np.floor(turns * ANGLES).astype(np.int64) & (ANGLES - 1))
+    return values
 
 
 def cosine(turns: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -47,7 +47,7 @@ class Theme:
 
     @property
     def lookup(self) -> NDArray[np.uint32]:
-        """(TABLE_SIZE,) colours as R, G, B, 255 in memory order, indexed by ``(fog * MATERIALS + material) * LEVELS + level``."""
+        """(TABLE_SIZE,) colours as R, G, B, 255 in memory order, by fog, material and level."""
         return _lookup(self)
 
 
@@ -172,7 +172,8 @@ def _hinted(theme: Theme, text: str) -> Theme:
 
 
 def _linear(colour: Rgb) -> NDArray[np.float32]:
-    return np.array(colour, np.float32) ** np.float32(_GAMMA)
+    linear: NDArray[np.float32] = np.array(colour, np.float32) ** np.float32(_GAMMA)
+    return linear
 
 
 @lru_cache(maxsize=8)

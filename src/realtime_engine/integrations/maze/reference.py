@@ -12,17 +12,16 @@ from numpy.typing import NDArray
 
 from .grid import SIZE
 from .motion import Records
-from .palette import FOGS, Theme
-from .renderer import FIELD, torch_light
+from .palette import Theme
+from .renderer import BRIGHTEST, DARKEST, FIELD, LIGHT_OFFSET, SHARP_FLAT, SHARP_WALL, SIDE_SHADE
+from .shading import fog_steps, torch_levels
 from .textures import LEVELS, MATERIALS, TILE_SIDE, WALL_SIDE, halve, wall_textures
 from .world import LIGHT_SIDE, MIPS, STRIDE, World, mip_origin
 
-_SHARP_WALL, _SHARP_FLAT, _SIDE_SHADE, _LIGHT_OFFSET = 1.35, 1.8, -5, 0.13
-_DARKEST, _BRIGHTEST = -44, 22
 
 
 def march(solid: NDArray[np.bool_], x: float, y: float, ray_x: float, ray_y: float) -> tuple[float, int, int, bool]:
-    """Walk along a ray from cell to cell to the first wall (Amanatides and Woo, "A fast voxel traversal algorithm", 1987).
+    """Walk along a ray from cell to cell to the first wall (Amanatides and Woo, "A Fast Voxel Traversal", 1987).
 
     Returns:
         The distance in lengths of the ray, the wall's cell (x, y), and whether its face has constant x.
@@ -78,16 +77,16 @@ class ReferenceRenderer:
         along = place if (ray_x > 0 if upright else ray_y < 0) else 1 - place
         facing = abs(ray_x if upright else ray_y)
         texture = self._walls[kind][
-            _mip(WALL_SIDE * distance / self._focal / math.sqrt(facing) * _SHARP_WALL, len(self._walls[kind]))
+            _mip(WALL_SIDE * distance / self._focal / math.sqrt(facing) * SHARP_WALL, len(self._walls[kind]))
         ]
         side = len(texture)
         v = ((0.5 + below[wall] * distance / self._focal) * side).astype(int)
-        light_x = hit_x - (math.copysign(_LIGHT_OFFSET, ray_x) if upright else 0)
-        light_y = hit_y - (0 if upright else math.copysign(_LIGHT_OFFSET, ray_y))
+        light_x = hit_x - (math.copysign(LIGHT_OFFSET, ray_x) if upright else 0)
+        light_y = hit_y - (0 if upright else math.copysign(LIGHT_OFFSET, ray_y))
         scale = LIGHT_SIDE / SIZE
-        lift = int(self._world.light[int(light_y * scale), int(light_x * scale)]) + (0 if upright else _SIDE_SHADE)
+        lift = int(self._world.light[int(light_y * scale), int(light_x * scale)]) + (0 if upright else SIDE_SHADE)
         texels = kind * LEVELS + texture[min(int(along * side), side - 1), np.clip(v, 0, side - 1)].astype(int)
-        lift = min(max(lift + round(float(torch_light(np.array(distance)))), _DARKEST), _BRIGHTEST)
+        lift = min(max(lift + int(torch_levels(np.array(distance))), DARKEST), BRIGHTEST)
         entries[wall] = texels + lift + self._fog(np.array([distance])) * MATERIALS * LEVELS
         return entries
 
@@ -96,17 +95,16 @@ class ReferenceRenderer:
         distance = self._focal * 0.5 / rows
         entries = np.empty(len(rows), np.int64)
         for i, (row, away) in enumerate(zip(rows.tolist(), distance.tolist(), strict=True)):
-            mip = _mip(TILE_SIDE * math.sqrt(away / self._focal * away / row) * _SHARP_FLAT, MIPS)
+            mip = _mip(TILE_SIDE * math.sqrt(away / self._focal * away / row) * SHARP_FLAT, MIPS)
             side = TILE_SIDE >> mip
             texel_x, texel_y = math.floor((x + away * ray_x) * side), math.floor((y + away * ray_y) * side)
             atlas = self._world.floor if below[i] > 0 else self._world.ceiling
             entries[i] = atlas.ravel()[mip_origin(mip) + texel_y * STRIDE + texel_x]
-        torch = np.rint(torch_light(distance)).astype(np.int64)
-        return entries + torch + self._fog(distance) * MATERIALS * LEVELS
+        entries += torch_levels(distance).astype(np.int64) + self._fog(distance) * MATERIALS * LEVELS
+        return entries
 
     def _fog(self, distance: NDArray[np.float64]) -> NDArray[np.int64]:
-        clear = np.exp(-self._theme.density * np.maximum(distance - 0.5, 0))
-        return np.rint((FOGS - 1) * (1 - clear)).astype(np.int64)
+        return fog_steps(self._theme.density, distance).astype(np.int64)
 
 
 def _mip(texels_a_pixel: float, mips: int) -> int:

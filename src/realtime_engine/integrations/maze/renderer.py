@@ -1,8 +1,8 @@
 """One batched render for all worlds: columns for the walls, rows for floor and ceiling, two table look-ups a pixel.
 
-Every pixel gets the index of a texel first; the texel (material and brightness) plus what fog and light add is the index
-of a colour in the theme's table. Arithmetic is on integers from there on, and what is computed in floating point is
-computed element by element, so that a picture has the same bits in every batch.
+Every pixel gets the index of a texel first; the texel (material and brightness) plus what fog and light add is the
+index of a colour in the theme's table. What is computed in floating point is computed element by element, so that a
+picture has the same bits in every batch.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from .grid import SIZE
 from .motion import Records, cosine, sine
-from .palette import FOGS, TABLE_SIZE, Theme
+from .palette import ORB_COLOURS, TABLE_SIZE, Theme
 from .rays import Eyes, Floats, Hits, cast_rays
-from .sprites import ORB_COLOURS, PROFILE, Orbs, draw_orbs, glow_table, light_on_walls, see_orbs
-from .textures import LEVELS, MATERIALS, TILE_SIDE, WALL_KINDS, WALL_SIDE, halve, wall_textures
-from .world import ATLAS_ROWS, LIGHT_SIDE, MIPS, STRIDE, TORCH, World, mip_origin
+from .shading import MOST_VISIBLE, Shading
+from .sprites import PROFILE, Orbs, draw_orbs, glow_table, light_on_walls, see_orbs
+from .textures import LEVELS, TILE_SIDE, WALL_KINDS, WALL_SIDE, halve, wall_textures
+from .world import ATLAS_ROWS, LIGHT_SIDE, MIPS, STRIDE, World, mip_origin
 
 FIELD = 0.78
 """Focal length in picture widths: a view of 65 degrees."""
@@ -29,14 +30,10 @@ _WALL_MIPS = 8
 _WALL_FRACTION = 11  # bits behind the point of a texel index along a column
 _FLAT_FRACTION = 16  # bits behind the point of a texel column along a row; those of a texel row are log2(STRIDE)
 _ATLAS = ATLAS_ROWS * STRIDE
-_MOST_VISIBLE = 24.0  # cells, more than any view in the map
-_FOG_STEPS = 48  # entries of the fog table for each cell of distance
-_FOG_ENTRIES = int(_MOST_VISIBLE * _FOG_STEPS) + 1
-_SIDE_SHADE = -5  # levels on walls of constant y, so that corners show
-_SHARP_WALL, _SHARP_FLAT = np.float32(1.35), np.float32(1.8)  # the next mip is taken at 2 / this texels a pixel
-_TORCH_REACH = 4.0  # cells
-_LIGHT_OFFSET = np.float32(0.13)  # cells in front of a wall where its light is looked up
-_DARKEST, _BRIGHTEST = -44, 22
+SIDE_SHADE = -5  # levels on walls of constant y, so that corners show
+SHARP_WALL, SHARP_FLAT = np.float32(1.35), np.float32(1.8)  # the next mip is taken at 2 / this texels a pixel
+LIGHT_OFFSET = np.float32(0.13)  # cells in front of a wall where its light is looked up
+DARKEST, BRIGHTEST = -44, 22
 _PADDING = 4  # rows of the output between two pictures that are resampled together
 
 Ints = NDArray[np.int32]
@@ -104,7 +101,7 @@ class Renderer:
         self._kinds = np.ones((rows, SIZE * SIZE), np.uint8)
         self._light = np.zeros((rows, LIGHT_SIDE * LIGHT_SIDE), np.int16)
         self._colours = np.zeros((rows, TABLE_SIZE), np.uint32)
-        self._fog = np.zeros((rows, _FOG_ENTRIES), np.uint16)
+        self._shading = Shading(rows)
         self._glow = np.zeros((rows, 2, ORB_COLOURS, PROFILE, 4), np.uint8)
         self._workspace = _Workspace()
 
@@ -119,8 +116,7 @@ class Renderer:
     def set_theme(self, row: int, theme: Theme) -> None:
         """Show the world in ``row`` in these colours."""
         self._colours[row] = theme.lookup
-        distance = np.arange(_FOG_ENTRIES) / _FOG_STEPS
-        self._fog[row] = np.rint((FOGS - 1) * (1 - np.exp(-theme.density * np.maximum(distance - 0.5, 0))))
+        self._shading.set_density(row, theme.density)
         self._glow[row] = glow_table(theme)
 
     def render(self, rows: NDArray[np.int64], view: View) -> NDArray[np.uint8]:
@@ -131,17 +127,14 @@ class Renderer:
         horizon = (self._middle + view.visitors["pitch"] * (self.height * 0.75)).astype(np.float32)
         columns = self._columns(rows, hits, orbs, horizon)
         picture = self._paint(rows, columns, self._rows(rows, eyes, horizon))
-        clear = 1 - self._fog_at(rows, orbs.depth).astype(np.float32) / np.float32(FOGS - 1)
+        clear = self._shading.clear(rows, orbs.depth)
         draw_orbs(picture, orbs, hits.distance, horizon, float(self._focal), clear, self._glow[rows])
         return self._resample(picture)
-
-    def _fog_at(self, rows: NDArray[np.int64], distance: Floats) -> NDArray[np.uint16]:
-        return self._fog.ravel().take(_entry(distance) + (rows * _FOG_ENTRIES)[:, None])
 
     def _columns(self, rows: NDArray[np.int64], hits: Hits, orbs: Orbs, horizon: Floats) -> _Columns:
         height = self._focal / hits.distance  # pixels, of a wall one cell high
         facing = np.abs(np.where(hits.upright, hits.ray_x, hits.ray_y))
-        mip = _mip(WALL_SIDE / (height * np.sqrt(facing)) * _SHARP_WALL, _WALL_MIPS)
+        mip = _mip(WALL_SIDE / (height * np.sqrt(facing)) * SHARP_WALL, _WALL_MIPS)
         side = WALL_SIDE >> mip
         kind = self._kinds.ravel().take(hits.cell + (rows * SIZE * SIZE)[:, None]) - np.int32(1)
         column = np.minimum((hits.along * side).astype(np.int32), side - 1)
@@ -149,10 +142,9 @@ class Renderer:
         one = np.float32(1 << _WALL_FRACTION)
         step = side * one / height
         start = base * float(one) + (0.5 * side * one - (horizon[:, None] - np.float32(0.5)) * step)
-        fog = self._fog_at(rows, hits.distance).astype(np.int32) * (MATERIALS * LEVELS)
-        lift = self._wall_light(rows, hits) + light_on_walls(orbs, hits) + np.where(hits.upright, 0, _SIDE_SHADE)
-        lift += _TORCH_LIGHT.take(_entry(hits.distance))
-        shade = (fog + np.clip(lift, _DARKEST, _BRIGHTEST)).astype(np.uint16)
+        lift = self._wall_light(rows, hits) + light_on_walls(orbs, hits) + np.where(hits.upright, 0, SIDE_SHADE)
+        lift += self._shading.torch(hits.distance)
+        shade = self._shading.fog(rows, hits.distance) + np.clip(lift, DARKEST, BRIGHTEST).astype(np.uint16)
         return _Columns(
             half=(height / 2)[:, None],
             start=start.astype(np.int32)[:, None],
@@ -161,25 +153,25 @@ class Renderer:
         )
 
     def _wall_light(self, rows: NDArray[np.int64], hits: Hits) -> NDArray[np.int16]:
-        x = hits.x - np.where(hits.upright, np.copysign(_LIGHT_OFFSET, hits.ray_x), np.float32(0))
-        y = hits.y - np.where(hits.upright, np.float32(0), np.copysign(_LIGHT_OFFSET, hits.ray_y))
+        x = hits.x - np.where(hits.upright, np.copysign(LIGHT_OFFSET, hits.ray_x), np.float32(0))
+        y = hits.y - np.where(hits.upright, np.float32(0), np.copysign(LIGHT_OFFSET, hits.ray_y))
         samples = np.float32(LIGHT_SIDE / SIZE)
         place = (y * samples).astype(np.int64) * LIGHT_SIDE + (x * samples).astype(np.int64)
-        return self._light.ravel().take(place + (rows * LIGHT_SIDE * LIGHT_SIDE)[:, None], mode="clip")
+        start = (rows * LIGHT_SIDE * LIGHT_SIDE)[:, None]
+        light: NDArray[np.int16] = self._light.ravel().take(place + start, mode="clip")
+        return light
 
     def _rows(self, rows: NDArray[np.int64], eyes: Eyes, horizon: Floats) -> _Rows:
         below = self._down - horizon[:, None]  # (n, height), negative on the ceiling
-        flat = np.maximum(np.abs(below), self._focal * np.float32(0.5 / _MOST_VISIBLE))
+        flat = np.maximum(np.abs(below), self._focal * np.float32(0.5 / MOST_VISIBLE))
         distance = self._focal * np.float32(0.5) / flat
         across, deep = distance / self._focal, distance / flat
-        mip = _mip(TILE_SIDE * np.sqrt(across * deep) * _SHARP_FLAT, MIPS)
+        mip = _mip(TILE_SIDE * np.sqrt(across * deep) * SHARP_FLAT, MIPS)
         texels = (TILE_SIDE >> mip) * 1.0
-        ray_x, ray_y = (
-            eyes.cos - eyes.sin * self._tangents[self._zero],
-            eyes.sin + eyes.cos * self._tangents[self._zero],
-        )
+        zero = self._tangents[self._inner_width // 2]  # the column from which the others count
+        ray_x, ray_y = eyes.cos - eyes.sin * zero, eyes.sin + eyes.cos * zero
         one_x, one_y = texels * (1 << _FLAT_FRACTION), texels * STRIDE
-        shade = self._fog_at(rows, distance) * np.uint16(MATERIALS * LEVELS) + _TORCH_LIGHT.take(_entry(distance))
+        shade = self._shading.fog(rows, distance) + self._shading.torch(distance)
         atlas = self._flats + (rows[:, None] * 2 + (below < 0)) * _ATLAS
         return _Rows(
             below=below[..., None],
@@ -191,13 +183,8 @@ class Renderer:
             shade=shade[..., None],
         )
 
-    @property
-    def _zero(self) -> int:
-        """The column from which rows count."""
-        return self._inner_width // 2
-
     def _paint(self, rows: NDArray[np.int64], columns: _Columns, flats: _Rows) -> NDArray[np.uint32]:
-        """(n, height, width) colours. In bands of rows, each of about one picture's size, so that they stay in cache."""
+        """(n, height, width) colours, in bands of rows that are each about one picture's size: those stay in cache."""
         count = len(rows)
         picture = self._workspace.take("picture", (count, self._inner_height, self._inner_width), np.uint32)
         table = (rows * TABLE_SIZE)[:, None, None]
@@ -264,17 +251,6 @@ class _Workspace:
         return buffer[:size].reshape(shape)
 
 
-def torch_light(distance: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
-    """Levels that the visitor's own light adds at a distance in cells."""
-    return TORCH * np.clip(1 - distance / _TORCH_REACH, 0, 1)
-
-
-def _entry(distance: Floats) -> NDArray[np.int64]:
-    """Where a distance stands in the tables of fog and torch light."""
-    return np.clip(distance * np.float32(_FOG_STEPS), 0, _FOG_ENTRIES - 1).astype(np.int64)
-
-
-_TORCH_LIGHT = np.rint(torch_light(np.arange(_FOG_ENTRIES) / _FOG_STEPS)).astype(np.uint16)
 _MIP_ORIGINS = np.array([mip_origin(mip) for mip in range(MIPS)], np.int64)
 
 
@@ -289,11 +265,13 @@ def _eyes(visitors: Records) -> Eyes:
 def _mip(texels_a_pixel: Floats, mips: int) -> Ints:
     """The mip for a density: its binary exponent, which is exact whatever the batch."""
     exponent = np.frexp(texels_a_pixel)[1] - 1
-    return np.clip(exponent, 0, mips - 1).astype(np.int32)
+    mip: Ints = np.clip(exponent, 0, mips - 1).astype(np.int32)
+    return mip
 
 
 def _fixed(values: NDArray[np.floating[Any]]) -> Ints:
-    return np.floor(values).astype(np.int32)[..., None]
+    fixed: Ints = np.floor(values).astype(np.int32)[..., None]
+    return fixed
 
 
 def _wall_atlas() -> tuple[NDArray[np.uint16], Ints]:

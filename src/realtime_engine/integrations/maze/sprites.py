@@ -49,7 +49,8 @@ def light_on_walls(orbs: Orbs, hits: Hits) -> NDArray[np.int16]:
     for orb in range(orbs.x.shape[1]):
         dx, dy = hits.x - orbs.x[:, orb, None], hits.y - orbs.y[:, orb, None]
         light += 1 / (np.float32(0.3) + _REACH * (dx * dx + dy * dy))
-    return _BOOST.take(np.minimum(light * 100, 511).astype(np.int32))
+    levels: NDArray[np.int16] = _BOOST.take(np.minimum(light * 100, 511).astype(np.int32))
+    return levels
 
 
 def glow_table(theme: Theme) -> NDArray[np.uint8]:
@@ -203,4 +204,5 @@ def _draw(picture: NDArray[np.uint32], marks: _Marks, strips: _Strips) -> None:
 def _ranges(first: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """``first[i], first[i] + 1, ...``, ``counts[i]`` numbers each, one range after the other."""
     before = np.cumsum(counts) - counts
-    return np.arange(int(counts.sum())) + np.repeat(first - before, counts)
+    numbers: NDArray[np.int64] = np.arange(int(counts.sum())) + np.repeat(first - before, counts)
+    return numbers

@@ -32,9 +32,10 @@ Levels = NDArray[np.uint8]
 _DARKEST, _BRIGHTEST = 46, 104  # leaves room for light to take off and to add
 
 
-def to_levels(brightness: Plane) -> NDArray[np.float64]:
+def to_levels(brightness: Plane) -> Plane:
     """Brightness to levels, not yet rounded."""
-    return ONE + STEPS * np.log2(np.maximum(brightness, 1e-3))
+    levels: Plane = ONE + STEPS * np.log2(np.maximum(brightness, 1e-3))
+    return levels
 
 
 @lru_cache(maxsize=1)
@@ -70,7 +71,9 @@ def halve(levels: NDArray[np.uint16]) -> NDArray[np.uint16]:
     """The next mip: means over 2 x 2 texels, the material being that of the first of the four."""
     low = levels & (LEVELS - 1)
     mean = (low[0::2, 0::2] + low[1::2, 0::2] + low[0::2, 1::2] + low[1::2, 1::2] + 2) >> 2
-    return ((levels[0::2, 0::2] & ~np.uint16(LEVELS - 1)) | mean).astype(np.uint16)
+    material = levels[0::2, 0::2] & ~np.uint16(LEVELS - 1)
+    mip: NDArray[np.uint16] = material | mean
+    return mip
 
 
 def _finish(brightness: Plane, random: np.random.Generator) -> Levels:
@@ -148,7 +151,9 @@ def _cobble(random: np.random.Generator) -> Plane:
     """Rounded stones: a periodic Voronoi pattern on a jittered lattice, raised by the distance to the nearest rim."""
     u, v = _axes(WALL_SIDE)
     count = 6
-    lattice = (np.stack(np.mgrid[:count, :count], -1) + 0.5 + random.uniform(-0.36, 0.36, (count, count, 2))) / count
+    lattice = (
+        np.moveaxis(np.mgrid[:count, :count], 0, -1) + 0.5 + random.uniform(-0.36, 0.36, (count, count, 2))
+    ) / count
     points = lattice.reshape(-1, 2)
     offset_v = (v[..., None] - points[:, 0] + 0.5) % 1 - 0.5
     offset_u = (u[..., None] - points[:, 1] + 0.5) % 1 - 0.5
@@ -160,7 +165,8 @@ def _cobble(random: np.random.Generator) -> Plane:
     tone = random.random(len(points))[nearest[..., 0]]
     rough = _noise(WALL_SIDE, 8, random)
     surface = (0.18 + dome * (0.3 + 0.35 * tone)) * (0.7 + 0.55 * rough)
-    return surface * _relief(dome * 2.2 + 0.7 * rough, 0.6)
+    stones: Plane = surface * _relief(dome * 2.2 + 0.7 * rough, 0.6)
+    return stones
 
 
 def _panels(random: np.random.Generator) -> Plane:

@@ -23,7 +23,6 @@ from .textures import (
     to_levels,
 )
 
-
 STRIDE = SIZE * TILE_SIDE
 """Texels along one row of an atlas."""
 MIPS = 6
@@ -117,12 +116,20 @@ def _lamp_light(grid: Grid) -> NDArray[np.float64]:
 
 def _enlarge(plane: NDArray[np.float64], side: int) -> NDArray[np.float64]:
     """A square plane resampled to ``side`` by ``side``, smoothed along each axis."""
+    enlarged: NDArray[np.float64] = _enlarge_rows(_enlarge_rows(plane, side).T, side).T
+    return enlarged
+
+
+def _enlarge_rows(plane: NDArray[np.float64], side: int) -> NDArray[np.float64]:
     count = len(plane)
-    at = np.clip((np.arange(side) + 0.5) * count / side - 0.5, 0, count - 1)
-    distance = np.abs(at[:, None] - np.arange(count))
-    weights = np.clip(1.6 - distance, 0, None)  # a tent wider than the spacing: no visible lattice
-    weights /= weights.sum(axis=1, keepdims=True)
-    enlarged: NDArray[np.float64] = weights @ plane @ weights.T
+    at = (np.arange(side) + 0.5) * count / side - 0.5
+    total, weights = np.zeros((side, plane.shape[1])), np.zeros((side, 1))
+    for offset in (-1, 0, 1, 2):
+        row = np.floor(at).astype(np.intp) + offset
+        weight = np.clip(1.6 - np.abs(at - row), 0, None)[:, None]  # a tent wider than the spacing hides the lattice
+        total += weight * plane[np.clip(row, 0, count - 1)]
+        weights += weight
+    enlarged: NDArray[np.float64] = total / weights
     return enlarged
 
 
@@ -131,7 +138,7 @@ def _as_levels(light: NDArray[np.float64]) -> NDArray[np.int16]:
 
 
 def _lit(levels: NDArray[np.uint8], material: NDArray[np.uint16], light: NDArray[np.int16]) -> Atlas:
-    texels = np.clip(levels + light, 0, _BRIGHTEST).astype(np.uint16)
+    texels: Atlas = np.clip(levels + light, 0, _BRIGHTEST).astype(np.uint16)
     texels += (material * np.uint16(LEVELS)).repeat(TILE_SIDE, 0).repeat(TILE_SIDE, 1)
     return texels
 
