@@ -76,9 +76,10 @@ def test_walking_starts_and_ends_softly() -> None:
 
 def test_run_is_faster() -> None:
     walked, run = (walk([{"forward": 1.0, "run": fast}] * 20) for fast in (False, True))
-    assert abs(run["x"] + run["y"] - run["x"][0] - run["y"][0])[-1] > 1.4 * abs(
-        walked["x"] + walked["y"] - walked["x"][0] - walked["y"][0]
-    )[-1]
+    assert (
+        abs(run["x"] + run["y"] - run["x"][0] - run["y"][0])[-1]
+        > 1.4 * abs(walked["x"] + walked["y"] - walked["x"][0] - walked["y"][0])[-1]
+    )
 
 
 def test_turning_right_is_positive() -> None:

@@ -25,7 +25,7 @@ def test_two_known_words_meet_halfway() -> None:
 
 
 @pytest.mark.parametrize(
-    ("left", "right"), itertools.combinations(["", *THEMES, "clockwork", "clockworks", "old ice", "new ice"], 2)
+    ("left", "right"), list(itertools.combinations(["", *THEMES, "clockwork", "clockworks", "old ice", "new ice"], 2))
 )
 def test_texts_differ_in_colour(left: str, right: str) -> None:
     assert not np.array_equal(theme_of(left).lookup, theme_of(right).lookup)

@@ -19,7 +19,6 @@ from .textures import LEVELS, MATERIALS, TILE_SIDE, WALL_SIDE, halve, wall_textu
 from .world import LIGHT_SIDE, MIPS, STRIDE, World, mip_origin
 
 
-
 def march(solid: NDArray[np.bool_], x: float, y: float, ray_x: float, ray_y: float) -> tuple[float, int, int, bool]:
     """Walk along a ray from cell to cell to the first wall (Amanatides and Woo, "A Fast Voxel Traversal", 1987).
 
