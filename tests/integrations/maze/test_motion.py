@@ -13,6 +13,7 @@ from realtime_engine.integrations.maze.motion import (
     MAX_PITCH,
     ORBS,
     RADIUS,
+    VISITOR,
     Controls,
     Motion,
     cosine,
@@ -61,11 +62,14 @@ def test_no_walk_ends_in_a_wall(legs: list[tuple[float, float, float, bool, int]
 
 
 def test_a_visitor_slides_along_a_wall() -> None:
-    turned = walk([{"events": [{"kind": "pointer_move", "dx": 2600 / 12}]}])[-1]  # 30 degrees to the right
-    assert turned["yaw"] == pytest.approx((make_world(0).grid.heading / 4 + 1 / 12) % 1)
-    path = walk([{"forward": 1.0, "events": [{"kind": "pointer_move", "dx": 2600 / 12}]}] + [{"forward": 1.0}] * 45)
-    moved = np.abs([path["x"][-1] - path["x"][0], path["y"][-1] - path["y"][0]])
-    assert moved.max() > 1.0 and moved.min() <= 0.5 - RADIUS + 1e-9
+    solid = np.ones((SIZE, SIZE), bool)
+    solid[5, 1:9] = False
+    visitors, motion = np.zeros(1, VISITOR), Motion(1 / FPS)
+    visitors["x"], visitors["y"], visitors["yaw"] = 1.5, 5.5, 1 / 12  # 30 degrees to the right of the corridor
+    for _ in range(60):
+        motion.walk(visitors, Controls([{"forward": 1.0}]), solid.reshape(1, -1))
+    assert visitors["y"][0] == pytest.approx(6 - RADIUS, abs=1e-5)
+    assert visitors["x"][0] > 4.5
 
 
 def test_walking_starts_and_ends_softly() -> None:
