@@ -1,0 +1,173 @@
+"""One world, ready to be shown: the map, its light, and floor and ceiling painted for the whole map at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .grid import HEADINGS, SIZE, Grid, make_grid
+from .textures import (
+    COFFER,
+    FLAGSTONE,
+    LAMP,
+    LEVELS,
+    MOSAIC,
+    ONE,
+    TILE_SIDE,
+    flat_textures,
+    halve,
+    lamp_mask,
+    to_levels,
+)
+
+STRIDE = SIZE * TILE_SIDE
+"""Texels along one row of an atlas."""
+MIPS = 6
+"""Sizes in which floor and ceiling are kept; each halves the one before."""
+ATLAS_ROWS = STRIDE + STRIDE // 2
+LIGHT_SIDE = SIZE * 16
+"""Samples of the light map along each side."""
+
+_COARSE = 4  # samples of computed light along each side of a cell
+TORCH = 10
+"""Levels that the visitor's own light may add to a texel."""
+_BRIGHTEST = LEVELS - 1 - TORCH
+_AMBIENT = 0.18
+_CEILING_SHADE = np.int16(-5)
+_LIGHT_RANGE = (-44, 20)  # in levels
+
+Atlas = NDArray[np.uint16]
+
+
+@dataclass(frozen=True)
+class World:
+    """What the renderer and the motion need of a seed; shared, so never written to.
+
+    Attributes:
+        grid: the map.
+        floor, ceiling: (ATLAS_ROWS, STRIDE) uint16 atlases of material and lit level, mip 0 on top, the smaller ones in
+            a row below it; see :func:`mip_origin`.
+        light: (LIGHT_SIDE, LIGHT_SIDE) int16, levels that the lamps add to a wall, indexed [y, x].
+        turns: (SIZE * SIZE, 4, 4) uint8: cell, heading of arrival, choice -> heading to go on with.
+    """
+
+    grid: Grid
+    floor: Atlas
+    ceiling: Atlas
+    light: NDArray[np.int16]
+    turns: NDArray[np.uint8]
+
+
+@lru_cache(maxsize=4)
+def make_world(seed: int) -> World:
+    """The world of a seed (an integer of 0 or more)."""
+    random = np.random.default_rng(seed)
+    grid = make_grid(random)
+    light = _as_levels(_enlarge(_lamp_light(grid), LIGHT_SIDE))
+    fine = light.repeat(STRIDE // LIGHT_SIDE, 0).repeat(STRIDE // LIGHT_SIDE, 1)
+    world = World(
+        grid=grid,
+        floor=_atlas(_floor_texels(grid, fine)),
+        ceiling=_atlas(_ceiling_texels(grid, fine)),
+        light=light,
+        turns=_turns(grid.solid),
+    )
+    for array in (world.floor, world.ceiling, world.light, world.turns, grid.kinds):
+        array.setflags(write=False)
+    return world
+
+
+def mip_origin(mip: int) -> int:
+    """Index of the first texel of a mip in a flat atlas."""
+    if mip == 0:
+        return 0
+    return STRIDE * STRIDE + sum(STRIDE >> smaller for smaller in range(1, mip))
+
+
+def _atlas(texels: Atlas) -> Atlas:
+    atlas = np.zeros((ATLAS_ROWS, STRIDE), np.uint16)
+    atlas[:STRIDE] = texels
+    for mip in range(1, MIPS):
+        texels = halve(texels)
+        side = len(texels)
+        column = mip_origin(mip) - STRIDE * STRIDE
+        atlas[STRIDE : STRIDE + side, column : column + side] = texels
+    return atlas
+
+
+def _lamp_light(grid: Grid) -> NDArray[np.float64]:
+    """(SIZE * 4, SIZE * 4) light of all lamps that a point sees; walls keep a little, which darkens their feet."""
+    inside = grid.solid.repeat(_COARSE, 0).repeat(_COARSE, 1)
+    row, column = np.nonzero(~inside)
+    y, x = (row + 0.5) / _COARSE, (column + 0.5) / _COARSE
+    lamp_x, lamp_y = (grid.lamps.T + 0.5)[..., None]
+    seen = np.ones((len(grid.lamps), len(x)), bool)
+    for part in np.linspace(0.04, 0.96, 26):
+        on_x, on_y = lamp_x + (x - lamp_x) * part, lamp_y + (y - lamp_y) * part
+        seen &= ~grid.solid[on_y.astype(np.intp), on_x.astype(np.intp)]
+    squared = (lamp_x - x) ** 2 + (lamp_y - y) ** 2
+    light = np.full(inside.shape, 0.3 * _AMBIENT + 0.02)
+    light[row, column] = _AMBIENT + np.where(seen, 1.45 / (1 + 0.55 * squared), 0).sum(axis=0)
+    return light
+
+
+def _enlarge(plane: NDArray[np.float64], side: int) -> NDArray[np.float64]:
+    """A square plane resampled to ``side`` by ``side``, smoothed along each axis."""
+    enlarged: NDArray[np.float64] = _enlarge_rows(_enlarge_rows(plane, side).T, side).T
+    return enlarged
+
+
+def _enlarge_rows(plane: NDArray[np.float64], side: int) -> NDArray[np.float64]:
+    count = len(plane)
+    at = (np.arange(side) + 0.5) * count / side - 0.5
+    total, weights = np.zeros((side, plane.shape[1])), np.zeros((side, 1))
+    for offset in (-1, 0, 1, 2):
+        row = np.floor(at).astype(np.intp) + offset
+        weight = np.clip(1.6 - np.abs(at - row), 0, None)[:, None]  # a tent wider than the spacing hides the lattice
+        total += weight * plane[np.clip(row, 0, count - 1)]
+        weights += weight
+    enlarged: NDArray[np.float64] = total / weights
+    return enlarged
+
+
+def _as_levels(light: NDArray[np.float64]) -> NDArray[np.int16]:
+    return np.clip(np.rint(to_levels(light) - ONE), *_LIGHT_RANGE).astype(np.int16)
+
+
+def _lit(levels: NDArray[np.uint8], material: NDArray[np.uint16], light: NDArray[np.int16]) -> Atlas:
+    texels: Atlas = np.clip(levels + light, 0, _BRIGHTEST).astype(np.uint16)
+    texels += (material * np.uint16(LEVELS)).repeat(TILE_SIDE, 0).repeat(TILE_SIDE, 1)
+    return texels
+
+
+def _floor_texels(grid: Grid, light: NDArray[np.int16]) -> Atlas:
+    tiles = flat_textures()
+    levels = np.tile(tiles[FLAGSTONE], (SIZE, SIZE))
+    in_room = grid.rooms.repeat(TILE_SIDE, 0).repeat(TILE_SIDE, 1)
+    levels = np.where(in_room, np.tile(tiles[MOSAIC], (SIZE, SIZE)), levels)
+    return _lit(levels, np.where(grid.rooms, MOSAIC, FLAGSTONE).astype(np.uint16), light)
+
+
+def _ceiling_texels(grid: Grid, light: NDArray[np.int16]) -> Atlas:
+    levels = np.tile(flat_textures()[COFFER], (SIZE, SIZE))
+    texels = _lit(levels, np.full((SIZE, SIZE), COFFER, np.uint16), light + _CEILING_SHADE)
+    mask = lamp_mask()
+    bulb = (LAMP * LEVELS + np.clip(to_levels(np.maximum(mask, 0.1)), 0, _BRIGHTEST)).astype(np.uint16)
+    for x, y in grid.lamps.tolist():
+        cell = texels[y * TILE_SIDE : (y + 1) * TILE_SIDE, x * TILE_SIDE : (x + 1) * TILE_SIDE]
+        np.copyto(cell, bulb, where=mask > 0)
+    return texels
+
+
+def _turns(solid: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    """Where something that drifts along the corridors may go on to: never back, but out of a dead end."""
+    turns = np.zeros((SIZE * SIZE, 4, 4), np.uint8)
+    for y, x in np.argwhere(~solid).tolist():
+        ways = [h for h, (dx, dy) in enumerate(HEADINGS) if not solid[y + dy, x + dx]]
+        for heading in range(4):
+            onward = [way for way in ways if way != (heading + 2) % 4] or [(heading + 2) % 4]
+            turns[y * SIZE + x, heading] = [onward[choice % len(onward)] for choice in range(4)]
+    return turns
