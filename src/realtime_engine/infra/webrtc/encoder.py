@@ -23,6 +23,7 @@ from .codecs import Codec
 _REFERENCE_PIXELS = 640 * 360
 _REFERENCE_BITRATE = 1_500_000
 _REFERENCE_FPS = 30.0
+_LEAST_BITRATE = 100_000
 _SIZE_EXPONENT = 0.71  # 1.5 Mb/s at 640x360 and 4 Mb/s at 1280x720
 _VBV_SECONDS = 0.5  # a keyframe may borrow this much of the rate, which bounds the time that it needs on the wire
 _NEVER = 1_000_000  # frames between keyframes that nobody asked for
@@ -31,7 +32,7 @@ _NEVER = 1_000_000  # frames between keyframes that nobody asked for
 def default_bitrate(width: int, height: int, fps: float = _REFERENCE_FPS) -> int:
     """Bits per second for a live picture of ``width`` x ``height`` pixels at ``fps`` frames per second."""
     size: float = (width * height / _REFERENCE_PIXELS) ** _SIZE_EXPONENT
-    return round(_REFERENCE_BITRATE * size * fps / _REFERENCE_FPS)
+    return max(round(_REFERENCE_BITRATE * size * fps / _REFERENCE_FPS), _LEAST_BITRATE)
 
 
 def to_i420(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -43,6 +44,21 @@ def to_i420(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
     if height % 2 or width % 2:
         pixels = cv2.copyMakeBorder(pixels, 0, height % 2, 0, width % 2, cv2.BORDER_REPLICATE)  # type: ignore[assignment]
     return cv2.cvtColor(pixels, cv2.COLOR_RGB2YUV_I420)  # type: ignore[return-value]
+
+
+def _to_frame(planes: NDArray[np.uint8]) -> av.VideoFrame:
+    """Wrap I420 planes, without a copy where PyAV can: it takes heights for multiples of 4."""
+    height, width = planes.shape[0] * 2 // 3, planes.shape[1]
+    if height % 4 == 0:
+        return av.VideoFrame.from_numpy_buffer(planes, format="yuv420p")
+    frame = av.VideoFrame(width, height, "yuv420p")
+    flat, start = planes.reshape(-1), 0
+    for plane in frame.planes:
+        rows = np.frombuffer(plane, np.uint8).reshape(plane.height, plane.line_size)
+        size = plane.height * plane.width
+        rows[:, : plane.width] = flat[start : start + size].reshape(plane.height, plane.width)
+        start += size
+    return frame
 
 
 class VideoEncoder(Protocol):
@@ -87,7 +103,7 @@ class PyavEncoder:
             raise ValueError("this encoder is closed")
         if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != np.uint8:
             raise ValueError(f"expected (height, width, 3) uint8 RGB, got {pixels.shape} {pixels.dtype}")
-        frame = av.VideoFrame.from_numpy_buffer(to_i420(pixels), format="yuv420p")
+        frame = _to_frame(to_i420(pixels))
         context = self._context_for(frame.width, frame.height)
         frame.pts = self._count  # an even cadence, since libvpx takes the rate control's time from it
         frame.time_base = self._time_base
