@@ -10,6 +10,7 @@ from typing import Any
 import av
 import numpy as np
 
+from realtime_engine.core.errors import RealtimeEngineError
 from realtime_engine.infra.frame import Frame, FrameId
 from realtime_engine.infra.webrtc import SharedVideo
 
@@ -57,12 +58,16 @@ class FakeSource:
         self.closed = False
         self.error: Exception | None = None
         self.readers = 0
+        self.subscriptions = 0
         self._changed = asyncio.Event()
 
     def show(self, frame: Frame) -> None:
         self.newest = frame
         self.version += 1
         self._ring()
+
+    def forget(self) -> None:
+        self.newest = None
 
     def close(self) -> None:
         self.closed = True
@@ -73,7 +78,10 @@ class FakeSource:
         self._ring()
 
     def subscribe(self) -> FakeSubscription:
+        if self.closed:
+            raise RealtimeEngineError("the session is over")
         self.readers += 1
+        self.subscriptions += 1
         return FakeSubscription(self)
 
     def _ring(self) -> None:
@@ -87,15 +95,18 @@ class FakeSubscription:
         self._seen = 0
         self._open = True
 
-    async def next(self) -> Frame | None:
+    def __aiter__(self) -> FakeSubscription:
+        return self
+
+    async def __anext__(self) -> Frame:
         while True:
             if self._source.error:
                 raise self._source.error
-            if self._source.closed:
-                return None
-            if self._source.version > self._seen:
+            if self._source.newest is not None and self._source.version > self._seen:
                 self._seen = self._source.version
                 return self._source.newest
+            if self._source.closed:
+                raise StopAsyncIteration
             await self._source._changed.wait()
 
     def close(self) -> None:

@@ -105,6 +105,19 @@ async def test_a_viewer_that_joins_while_the_source_rests_gets_the_last_frame(be
     assert bench.stream.stats.frames_repeated == 1
 
 
+async def test_a_frame_that_the_source_has_forgotten_is_not_shown_again(bench: Bench) -> None:
+    bench.stream.join()
+    await bench.show()
+    bench.source.forget()
+    late = bench.stream.join()
+    await until(lambda: bench.source.subscriptions == 2)
+    await asyncio.sleep(0.01)
+    assert bench.stream.stats.frames_encoded == 1
+    await bench.show()
+    encoded = await late.next()
+    assert encoded.id.seq == 1 and encoded.packet.is_keyframe
+
+
 async def test_losses_bring_at_most_one_keyframe_in_250_ms(bench: Bench) -> None:
     viewer = bench.stream.join()
     await bench.show()
@@ -191,6 +204,13 @@ async def test_only_the_newest_frame_is_encoded(bench: Bench) -> None:
     await bench.show()
     assert len(bench.keyframes) == 2
     assert [(await viewer.next()).packet.is_keyframe for _ in range(2)] == [True, False]
+
+
+async def test_a_source_that_is_over_ends_the_viewer_without_an_error(bench: Bench) -> None:
+    bench.source.close()
+    with pytest.raises(StreamEnded) as ended:
+        await bench.stream.join().next()
+    assert ended.value.error is None
 
 
 async def test_codecs_have_streams_of_their_own() -> None:

@@ -103,20 +103,25 @@ def is_usable(line: str) -> bool:
     """
     parts = line[len(_CANDIDATE) :].split()
     try:
-        component, transport, _, host, port, _, _ = parts[1:8]
-        numbers = int(component), int(parts[3]), int(port)
-    except ValueError as error:
-        raise BadCandidateError(f"not an ICE candidate (RFC 8839 section 5.1): {line[:120]!r}") from error
-    if min(numbers) < 0:
-        raise BadCandidateError(f"an ICE candidate has a negative number: {line[:120]!r}")
-    return transport.lower() == "udp" and _is_address(host) and parts[7] in ("host", "srflx", "relay")
+        component, transport, priority, host, port, typ, kind = parts[1:8]
+        in_range = typ == "typ" and int(component) > 0 and 0 <= int(priority) < 2**32 and 0 <= int(port) < 2**16
+    except ValueError:
+        in_range = False
+    if not in_range:
+        raise BadCandidateError(f"not an ICE candidate (RFC 8839 section 5.1): {line[:120]!r}")
+    return transport.lower() == "udp" and _is_address(host) and kind in ("host", "srflx", "relay")
 
 
 def keep_usable_candidates(sdp: str) -> str:
     """``sdp`` without candidates that cannot help, and without its end-of-candidates marks.
 
     Without that mark the connection goes on waiting for the viewer's checks, from wherever they come.
+
+    Errors: ``BadCandidateError``.
     """
+    candidates = [line for line in sdp.splitlines() if line.startswith(_CANDIDATE)]
+    if len(candidates) > _MOST_CANDIDATES:
+        raise BadCandidateError(f"at most {_MOST_CANDIDATES} candidates in a description, got {len(candidates)}")
     kept = [
         line
         for line in sdp.splitlines()

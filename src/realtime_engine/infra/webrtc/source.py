@@ -8,10 +8,12 @@ from ..frame import Frame
 
 
 class FrameSubscription(Protocol):
-    """One reader of a session's frames."""
+    """One reader of a session's frames: an async iterator over the newest ones, which ends with the session."""
 
-    async def next(self) -> Frame | None:
-        """The newest frame that this reader has not had, waiting for one; ``None`` once the source is closed."""
+    def __aiter__(self) -> FrameSubscription: ...
+
+    async def __anext__(self) -> Frame:
+        """The newest frame that this reader has not had, waiting for one."""
 
     def close(self) -> None:
         """Read no more."""
@@ -20,4 +22,8 @@ class FrameSubscription(Protocol):
 class FrameSource(Protocol):
     """The frames of one session, already paced: each is meant to be shown at once."""
 
-    def subscribe(self) -> FrameSubscription: ...
+    def subscribe(self) -> FrameSubscription:
+        """A new reader, whose first frame is the newest one if there is one.
+
+        Errors: a ``RealtimeEngineError`` when the session is over.
+        """

@@ -29,7 +29,7 @@ VIDEO_CLOCK_HZ = 90_000
 _TIME_BASE = fractions.Fraction(1, VIDEO_CLOCK_HZ)
 _LOSS_KEYFRAME_GAP_NS = NS_PER_S // 4
 _BLIND_KEYFRAME_GAP_NS = 2 * NS_PER_S
-_REPEAT_AFTER_S = 0.1
+_REST_S = 0.1  # a source that gives nothing for this long rests
 _MOST_UNSENT = 4
 
 
@@ -147,22 +147,21 @@ class SharedStream:
             self._task = None
 
     async def _next(self, newest: NewestFrame) -> TimedFrame | None:
-        """What to show next; the last frame again when a viewer needs a keyframe and the source rests."""
+        """What to show next. When a viewer needs a keyframe and the source rests, its newest frame again."""
+        reread = False
         while self._viewers:
             self._wake.clear()
             if timed := newest.take():
+                self.stats.frames_repeated += reread
                 return timed
-            if newest.closed:
+            if newest.ended:
                 return None
-            if newest.last is None or not self._keyframe_wanted:
-                await self._wake.wait()
-                continue
             try:
-                await asyncio.wait_for(self._wake.wait(), _REPEAT_AFTER_S)
+                await asyncio.wait_for(self._wake.wait(), None if reread or not self._keyframe_wanted else _REST_S)
             except asyncio.TimeoutError:
                 if self._keyframe_due():
-                    self.stats.frames_repeated += 1
-                    return TimedFrame(newest.last.frame, self._clock.now_ns())
+                    newest.reread()
+                    reread = True
         return None
 
     async def _show(self, encoder: VideoEncoder, timed: TimedFrame) -> None:
