@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fractions
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any
 
@@ -47,6 +48,12 @@ def decoder(codec: str) -> av.VideoCodecContext:
 
 def frame(number: int, pixels: np.ndarray | None = None) -> Frame:
     return Frame(picture(number) if pixels is None else pixels, FrameId("session", 2, number, 0, f"a{number}"))
+
+
+async def until(condition: Callable[[], bool], pause_s: float = 0) -> None:
+    """Let other tasks run until ``condition``; the limit of the test run ends a hopeless wait."""
+    while not condition():  # noqa: ASYNC110 - what is waited for has no event
+        await asyncio.sleep(pause_s)
 
 
 class FakeSource:

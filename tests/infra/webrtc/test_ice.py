@@ -85,7 +85,7 @@ async def test_an_unreachable_server_does_not_hold_up_an_offer() -> None:
     waits: list[float] = []
     gather = gatherer._connection.get_component_candidates
 
-    async def note(component: int, addresses: list[str], timeout: float = 5) -> object:  # noqa: ASYNC109
+    async def note(component: int, addresses: list[str], timeout: float = 5) -> object:
         waits.append(timeout)
         return await gather(component, addresses, timeout=timeout)
 

@@ -79,7 +79,11 @@ WRONG: list[tuple[str, Callable[[str], str], str]] = [
     ("cut off in a line", lambda o: o[: o.index("UDP/TLS")], "malformed"),
     ("bad numbers", lambda o: o.replace("UDP/TLS/RTP/SAVPF 96", "UDP/TLS/RTP/SAVPF x"), "malformed"),
     ("bad candidate", lambda o: o.replace("typ host", "typo"), "candidate"),
-    ("many candidates", lambda o: o.replace("a=mid:0", "a=candidate:1 1 udp 1 192.0.2.1 1 typ host\n" * 64), "at most 64"),
+    (
+        "many candidates",
+        lambda o: o.replace("a=mid:0", "a=candidate:1 1 udp 1 192.0.2.1 1 typ host\n" * 64),
+        "at most 64",
+    ),
     ("bad setup", lambda o: o.replace("actpass", "maybe"), "malformed"),
     ("no video", lambda o: (HEAD + DATA).replace("BUNDLE 0 1", "BUNDLE 1"), "exactly one m=video section, got 0"),
     ("two videos", lambda o: o + VIDEO.replace("mid:0", "mid:2"), "exactly one m=video section, got 2"),

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 
@@ -10,7 +9,7 @@ from realtime_engine.infra.webrtc.shared import SharedVideo
 from realtime_engine.infra.webrtc.stream import SharedStream, StreamEnded, StreamViewer
 from realtime_engine.testing import ManualClock
 
-from .support import FakeEncoder, FakeSource, InlineExecutor, frame
+from .support import FakeEncoder, FakeSource, InlineExecutor, frame, until
 
 
 class Bench:
@@ -20,9 +19,7 @@ class Bench:
         self.source = FakeSource()
         self.clock = ManualClock(5_000_000_000)
         self.encoders: list[FakeEncoder] = []
-        self.video = SharedVideo(
-            self.source, factory=self._encoder, executor=InlineExecutor(), clock=self.clock
-        )
+        self.video = SharedVideo(self.source, factory=self._encoder, executor=InlineExecutor(), clock=self.clock)
         self.stream: SharedStream = self.video.stream(Codec.VP8)
         self.number = -1
 
@@ -41,12 +38,6 @@ class Bench:
     @property
     def keyframes(self) -> list[bool]:
         return self.encoders[-1].keyframes
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Let other tasks run until ``condition``; the limit of the test run ends a hopeless wait."""
-    while not condition():
-        await asyncio.sleep(0)
 
 
 async def seqs(viewer: StreamViewer, count: int) -> list[int]:

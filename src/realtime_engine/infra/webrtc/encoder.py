@@ -54,7 +54,7 @@ def _to_frame(planes: NDArray[np.uint8]) -> av.VideoFrame:
     frame = av.VideoFrame(width, height, "yuv420p")
     flat, start = planes.reshape(-1), 0
     for plane in frame.planes:
-        rows = np.frombuffer(plane, np.uint8).reshape(plane.height, plane.line_size)
+        rows = np.frombuffer(memoryview(plane), np.uint8).reshape(plane.height, plane.line_size)
         size = plane.height * plane.width
         rows[:, : plane.width] = flat[start : start + size].reshape(plane.height, plane.width)
         start += size
@@ -179,7 +179,6 @@ class H264Encoder(PyavEncoder):
             "tune": "zerolatency",
             "profile": "baseline",
             "forced-idr": "1",
-            "sc_threshold": "0",
             "maxrate": str(self._ceiling),
             "bufsize": str(round(bitrate * _VBV_SECONDS)),
             "x264-params": "colorprim=smpte170m:transfer=smpte170m:colormatrix=smpte170m:scenecut=0",
