@@ -26,7 +26,7 @@ from realtime_engine.infra.webrtc import (
     create_encoder,
 )
 
-from .support import CountingFactory, FakeSource, Player, luma, psnr, shared
+from .support import CountingFactory, FakeSource, Player, luma, psnr, shared, until
 
 BOTH = pytest.mark.parametrize("codec", list(Codec))
 
@@ -224,6 +224,19 @@ async def test_an_error_in_the_video_closes_the_connection(
         assert await viewer.reasons.get() is CloseReason.FAILED
         await viewer.receiver.ended()
     assert "broken on purpose" in caplog.text
+
+
+async def test_closing_while_it_connects_leaves_nothing_running(source: FakeSource) -> None:
+    before = asyncio.all_tasks()
+    for moment_ms in range(0, 100, 10):
+        receiver = WebRtcReceiver()
+        peer = await ViewerPeer.accept(
+            await receiver.offer(), source=shared(source), on_controls=lambda text: []
+        )
+        await receiver.accept(peer.answer)
+        await asyncio.sleep(moment_ms / 1000)
+        await asyncio.gather(peer.close(), receiver.close())
+    await until(lambda: asyncio.all_tasks() == before, pause_s=0.01)
 
 
 async def test_a_viewer_that_never_comes_is_given_up(source: FakeSource) -> None:

@@ -1,24 +1,26 @@
 """The private names of aiortc that this package uses, each checked before use.
 
 aiortc has no public way to hear a viewer's loss reports, to learn the RTP timestamp that a frame was sent with, or to
-bound the gathering of candidates. All of these names are unchanged from aiortc 1.9 to 1.16. Where one is missing, the
+bound the gathering of candidates, and one of its tasks survives a close that comes at a bad moment. All of these names are unchanged from aiortc 1.9 to 1.16. Where one is missing, the
 feature that needs it is left out, and one warning says so.
 """
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import logging
 from collections.abc import Callable
 from typing import Any
 
-from aiortc import RTCRtpReceiver, RTCRtpSender
+from aiortc import RTCPeerConnection, RTCRtpReceiver, RTCRtpSender
 from aiortc.rtcicetransport import RTCIceGatherer
 from aiortc.rtp import RTCP_PSFB_FIR, RTCP_PSFB_PLI, RtcpPsfbPacket
 
 logger = logging.getLogger(__name__)
 
 _LOOPBACK = ["127.0.0.1"]
+_ICE_CHECK_S = 0.02
 _RTCP_HANDLER = "_handle_rtcp_packet"
 _SENT_TIMESTAMP = "_RTCRtpSender__rtp_timestamp"
 _TIMESTAMP_MAPPER = "_RTCRtpReceiver__timestamp_mapper"
@@ -82,3 +84,21 @@ def bound_gathering(gatherer: RTCIceGatherer, deadline_s: float) -> None:
         return await gather(component, addresses if addresses or relay_only else _LOOPBACK, timeout=deadline_s)
 
     connection.get_component_candidates = gather_in_time
+
+
+async def close_connection(connection: RTCPeerConnection) -> None:
+    """Close ``connection``, and whatever it left running.
+
+    When an aioice connection is closed while it connects, its next step still starts the consent checks, for ever.
+    Closing it again after that step ends them.
+    """
+    transports = {transceiver.sender.transport.transport for transceiver in connection.getTransceivers()}
+    was_connecting = connection.connectionState == "connecting"
+    await connection.close()
+    if not was_connecting:
+        return
+    await asyncio.sleep(2 * _ICE_CHECK_S)
+    for transport in transports:
+        ice = getattr(transport, "_connection", None)
+        if ice is not None:
+            await ice.close()

@@ -16,6 +16,7 @@ from .controls import ControlsChannel, OnControls
 from .errors import BadCandidateError, BadOfferError, NoCandidatesError, PeerClosedError
 from .ice import IceConfig, parse_fragment, to_candidate
 from .identity import frame_message
+from .internals import close_connection
 from .liveness import Liveness, Patience
 from .offer import Offer, parse_offer
 from .shared import SharedVideo
@@ -175,7 +176,7 @@ class ViewerPeer:
         if self._watching is not None:
             self._watching.cancel()
         self._track.stop()
-        await self._connection.close()
+        await close_connection(self._connection)
         logger.info("a viewer's connection ended: %s", reason.value)
         if self._on_closed is not None:
             try:

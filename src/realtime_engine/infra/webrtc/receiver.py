@@ -19,7 +19,7 @@ from .controls import LABEL
 from .errors import BadAnswerError, PeerClosedError
 from .ice import IceConfig, keep_usable_candidates
 from .identity import FrameInfo, parse_frame_message
-from .internals import received_timestamp
+from .internals import close_connection, received_timestamp
 
 _MOST_MESSAGES = 1024
 _MOST_UNMATCHED = 256
@@ -131,7 +131,7 @@ class WebRtcReceiver:
         """End the connection. May be called again."""
         if self._reading is not None:
             self._reading.cancel()
-        await self._connection.close()
+        await close_connection(self._connection)
         self._change.set()
 
     @property
