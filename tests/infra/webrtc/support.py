@@ -159,6 +159,28 @@ class InlineExecutor(Executor):
         return future
 
 
+class GatedExecutor(InlineExecutor):
+    """Holds what it is given until it is opened."""
+
+    def __init__(self) -> None:
+        self._held: tuple[Future[Any], Callable[[], Future[Any]]] | None = None
+
+    @property
+    def waiting(self) -> bool:
+        return self._held is not None
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        assert self._held is None
+        run = super().submit
+        self._held = Future(), lambda: run(fn, *args, **kwargs)
+        return self._held[0]
+
+    def open(self) -> None:
+        assert self._held is not None
+        (future, run), self._held = self._held, None
+        future.set_result(run().result())
+
+
 class FakeEncoder:
     """Makes empty packets and notes what it was asked for."""
 

@@ -9,7 +9,7 @@ from realtime_engine.infra.webrtc.shared import SharedVideo
 from realtime_engine.infra.webrtc.stream import SharedStream, StreamEnded, StreamViewer
 from realtime_engine.testing import ManualClock
 
-from .support import FakeEncoder, FakeSource, InlineExecutor, frame, until
+from .support import FakeEncoder, FakeSource, GatedExecutor, InlineExecutor, frame, until
 
 
 class Bench:
@@ -85,6 +85,27 @@ async def test_a_late_viewer_begins_with_a_keyframe_made_for_it(bench: Bench) ->
     assert bench.keyframes == [True, False, True, False]
     first = await late.next()
     assert first.id.seq == 2 and first.packet.is_keyframe
+
+
+async def test_a_viewer_that_joins_in_the_middle_of_an_encode_waits_for_its_keyframe(bench: Bench) -> None:
+    gate = GatedExecutor()
+    bench.video = SharedVideo(bench.source, factory=bench._encoder, executor=gate, clock=bench.clock)
+    bench.stream = bench.video.stream(Codec.VP8)
+    first = bench.stream.join()
+    for number in range(2):
+        bench.source.show(frame(number))
+        await until(lambda: gate.waiting)
+        if number == 0:
+            gate.open()
+            assert (await first.next()).packet.is_keyframe
+    late = bench.stream.join()
+    gate.open()
+    assert not (await first.next()).packet.is_keyframe
+    bench.source.show(frame(2))
+    await until(lambda: gate.waiting)
+    gate.open()
+    encoded = await late.next()
+    assert encoded.packet.is_keyframe and encoded.id.seq == 2
 
 
 async def test_a_viewer_that_joins_while_the_source_rests_gets_the_last_frame(bench: Bench) -> None:

@@ -1,8 +1,9 @@
 """The private names of aiortc that this package uses, each checked before use.
 
 aiortc has no public way to hear a viewer's loss reports, to learn the RTP timestamp that a frame was sent with, or to
-bound the gathering of candidates, and one of its tasks survives a close that comes at a bad moment. All of these names are unchanged from aiortc 1.9 to 1.16. Where one is missing, the
-feature that needs it is left out, and one warning says so.
+bound the gathering of candidates, and one of its tasks survives a close that comes at a bad moment. All of these names
+are unchanged from aiortc 1.9 to 1.16. Where one is missing, the feature that needs it is left out, and one warning says
+so.
 """
 
 from __future__ import annotations
