@@ -1,0 +1,25 @@
+"""The codecs that viewers may be sent, and how aiortc names them."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+
+from aiortc import RTCRtpCodecCapability, RTCRtpSender
+
+
+class Codec(str, enum.Enum):
+    """What a viewer decodes. The value is the encoding name of the SDP."""
+
+    H264 = "H264"
+    VP8 = "VP8"
+
+
+DEFAULT_CODECS = (Codec.H264, Codec.VP8)
+
+
+def codec_capabilities(codecs: Sequence[Codec]) -> list[RTCRtpCodecCapability]:
+    """``codecs`` in this order, then retransmission (RFC 4588), for ``setCodecPreferences``."""
+    known = RTCRtpSender.getCapabilities("video").codecs
+    names = [f"video/{codec.value}".lower() for codec in codecs] + ["video/rtx"]
+    return [capability for name in names for capability in known if capability.mimeType.lower() == name]

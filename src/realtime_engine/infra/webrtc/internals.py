@@ -1,0 +1,105 @@
+"""The private names of aiortc that this package uses, each checked before use.
+
+aiortc has no public way to hear a viewer's loss reports, to learn the RTP timestamp that a frame was sent with, or to
+bound the gathering of candidates, and one of its tasks survives a close that comes at a bad moment. All of these names
+are unchanged from aiortc 1.9 to 1.16. Where one is missing, the feature that needs it is left out, and one warning says
+so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from aiortc import RTCPeerConnection, RTCRtpReceiver, RTCRtpSender
+from aiortc.rtcicetransport import RTCIceGatherer
+from aiortc.rtp import RTCP_PSFB_FIR, RTCP_PSFB_PLI, RtcpPsfbPacket
+
+logger = logging.getLogger(__name__)
+
+_LOOPBACK = ["127.0.0.1"]
+_ICE_CHECK_S = 0.02
+_RTCP_HANDLER = "_handle_rtcp_packet"
+_SENT_TIMESTAMP = "_RTCRtpSender__rtp_timestamp"
+_TIMESTAMP_MAPPER = "_RTCRtpReceiver__timestamp_mapper"
+
+
+@functools.cache
+def _report_missing(name: str, consequence: str) -> None:
+    logger.warning("this version of aiortc has no %s: %s", name, consequence)
+
+
+def hear_losses(sender: RTCRtpSender, on_loss: Callable[[], None]) -> bool:
+    """Call ``on_loss`` for each picture loss indication (RFC 4585) and full intra request (RFC 5104) of the viewer.
+
+    False when that is not possible.
+    """
+    handle = getattr(sender, _RTCP_HANDLER, None)
+    if not callable(handle):
+        _report_missing(_RTCP_HANDLER, "keyframes come every other second instead of on loss")
+        return False
+
+    async def handle_and_hear(packet: Any) -> None:
+        if isinstance(packet, RtcpPsfbPacket) and packet.fmt in (RTCP_PSFB_PLI, RTCP_PSFB_FIR):
+            on_loss()
+        await handle(packet)
+
+    setattr(sender, _RTCP_HANDLER, handle_and_hear)
+    return True
+
+
+def sent_timestamp(sender: RTCRtpSender) -> int | None:
+    """The RTP timestamp of the packet that was sent last, ``None`` if it cannot be known."""
+    timestamp = getattr(sender, _SENT_TIMESTAMP, None)
+    if not isinstance(timestamp, int):
+        _report_missing(_SENT_TIMESTAMP, "viewers are not told which frame they see")
+        return None
+    return timestamp
+
+
+def received_timestamp(receiver: RTCRtpReceiver, pts: int) -> int | None:
+    """The RTP timestamp of a received frame with this ``pts``, ``None`` if it cannot be known."""
+    origin = getattr(getattr(receiver, _TIMESTAMP_MAPPER, None), "_origin", None)
+    if not isinstance(origin, int):
+        _report_missing(_TIMESTAMP_MAPPER, "received frames have no identity")
+        return None
+    return (origin + pts) & 0xFFFFFFFF
+
+
+def bound_gathering(gatherer: RTCIceGatherer, deadline_s: float) -> None:
+    """Give up STUN and TURN servers that have not answered by then; without any network, offer the loopback address.
+
+    aioice itself waits 5 s, and never offers loopback.
+    """
+    connection = getattr(gatherer, "_connection", None)
+    gather = getattr(connection, "get_component_candidates", None)
+    if connection is None or not callable(gather):
+        _report_missing("get_component_candidates", "an unreachable STUN server delays viewers by 5 s")
+        return
+
+    async def gather_in_time(component: int, addresses: list[str], timeout: float = deadline_s) -> Any:
+        relay_only = not addresses and connection.turn_server is not None
+        return await gather(component, addresses if addresses or relay_only else _LOOPBACK, timeout=deadline_s)
+
+    connection.get_component_candidates = gather_in_time
+
+
+async def close_connection(connection: RTCPeerConnection) -> None:
+    """Close ``connection``, and whatever it left running.
+
+    When an aioice connection is closed while it connects, its next step still starts the consent checks, for ever.
+    Closing it again after that step ends them.
+    """
+    transports = {transceiver.sender.transport.transport for transceiver in connection.getTransceivers()}
+    was_connecting = connection.connectionState == "connecting"
+    await connection.close()
+    if not was_connecting:
+        return
+    await asyncio.sleep(2 * _ICE_CHECK_S)
+    for transport in transports:
+        ice = getattr(transport, "_connection", None)
+        if ice is not None:
+            await ice.close()

@@ -1,0 +1,252 @@
+"""One encode, however many watch.
+
+A stream runs while somebody watches it: it reads the newest frame, encodes it on a worker thread and hands the packets
+to each viewer. A viewer gets nothing before a keyframe that it can begin with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fractions
+import logging
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import av
+
+from ...core.clock import NS_PER_S, Clock
+from ..frame import FrameId
+from .encoder import VideoEncoder
+from .newest import NewestFrame, TimedFrame
+from .source import FrameSource
+
+logger = logging.getLogger(__name__)
+
+VIDEO_CLOCK_HZ = 90_000
+_TIME_BASE = fractions.Fraction(1, VIDEO_CLOCK_HZ)
+_LOSS_KEYFRAME_GAP_NS = NS_PER_S // 4
+_BLIND_KEYFRAME_GAP_NS = 2 * NS_PER_S
+_REST_S = 0.1  # a source that gives nothing for this long rests
+_MOST_UNSENT = 4
+
+
+class EncodedFrame(NamedTuple):
+    """A packet, its presentation time in 90 kHz set, and the identity of its frame."""
+
+    packet: av.Packet[av.VideoStream]
+    id: FrameId
+
+
+class StreamEnded(Exception):
+    """There is nothing more to watch. ``error`` is what broke the stream, ``None`` when its source closed."""
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        super().__init__("the stream ended" if error is None else f"the stream broke: {error}")
+        self.error = error
+
+
+@dataclass
+class StreamStats:
+    """Counters of one shared stream, set by the stream."""
+
+    frames_encoded: int = 0
+    keyframes: int = 0
+    frames_repeated: int = 0
+    viewer_overflows: int = 0
+
+
+class SharedStream:
+    """One encoder and its viewers. All methods belong to one event loop."""
+
+    def __init__(
+        self, source: FrameSource, new_encoder: Callable[[], VideoEncoder], *, executor: Executor, clock: Clock
+    ) -> None:
+        self.stats = StreamStats()
+        self._source = source
+        self._new_encoder = new_encoder
+        self._executor = executor
+        self._clock = clock
+        self._epoch_ns = clock.now_ns()
+        self._last_pts = -1
+        self._last_keyframe_ns = self._epoch_ns
+        self._viewers: set[StreamViewer] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._wake = asyncio.Event()
+        self._ended: StreamEnded | None = None
+        self._join_wanted = False
+        self._loss_reported = False
+
+    @property
+    def viewers(self) -> int:
+        """How many watch now."""
+        return len(self._viewers)
+
+    @property
+    def broken(self) -> bool:
+        """An error ended it."""
+        return self._ended is not None and self._ended.error is not None
+
+    def join(self, *, blind: bool = False) -> StreamViewer:
+        """Watch from the next keyframe on, which is asked for here.
+
+        Args:
+            blind: this viewer cannot report losses; keyframes then come by themselves every other second.
+        """
+        viewer = StreamViewer(self, blind)
+        if self._ended:
+            viewer._end(self._ended)
+            return viewer
+        self._viewers.add(viewer)
+        self._join_wanted = True
+        self._wake.set()
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name="shared video stream")
+        return viewer
+
+    def report_loss(self) -> None:
+        """A viewer cannot decode on: send a keyframe, at most one every 250 ms."""
+        self._loss_reported = True
+        self._wake.set()
+
+    async def close(self) -> None:
+        """End it; its viewers are told. May be called again."""
+        self._finish(StreamEnded())
+        if self._task is not None:
+            await asyncio.wait({self._task})
+
+    def _leave(self, viewer: StreamViewer) -> None:
+        self._viewers.discard(viewer)
+        self._wake.set()
+
+    def _finish(self, ended: StreamEnded) -> None:
+        self._ended = self._ended or ended
+        for viewer in self._viewers:
+            viewer._end(self._ended)
+        self._viewers.clear()
+        self._wake.set()
+
+    async def _run(self) -> None:
+        newest = NewestFrame(self._source, self._clock, self._wake)
+        encoder: VideoEncoder | None = None
+        try:
+            encoder = self._new_encoder()
+            while timed := await self._next(newest):
+                await self._show(encoder, timed)
+            if self._viewers:
+                self._finish(StreamEnded())
+        except Exception as error:
+            logger.exception("a shared video stream broke; it had %d viewers", len(self._viewers))
+            self._finish(StreamEnded(error))
+        finally:
+            newest.close()
+            if encoder is not None:
+                encoder.close()
+            self._task = None
+
+    async def _next(self, newest: NewestFrame) -> TimedFrame | None:
+        """What to show next. When a viewer needs a keyframe and the source rests, its newest frame again."""
+        reread = False
+        while self._viewers:
+            self._wake.clear()
+            if timed := newest.take():
+                self.stats.frames_repeated += reread
+                return timed
+            if newest.ended:
+                return None
+            try:
+                await asyncio.wait_for(self._wake.wait(), None if reread or not self._keyframe_wanted else _REST_S)
+            except asyncio.TimeoutError:
+                if self._keyframe_due():
+                    newest.reread()
+                    reread = True
+        return None
+
+    async def _show(self, encoder: VideoEncoder, timed: TimedFrame) -> None:
+        forced = self._keyframe_due()
+        if forced:
+            self._join_wanted = self._loss_reported = False
+        pts = self._pts(timed.at_ns)
+        loop = asyncio.get_running_loop()
+        packets = await loop.run_in_executor(self._executor, encoder.encode, timed.frame.pixels, forced)
+        self.stats.frames_encoded += 1
+        for packet in packets:
+            packet.pts = packet.dts = pts
+            packet.time_base = _TIME_BASE
+            self._deliver(EncodedFrame(packet, timed.frame.id))
+
+    def _pts(self, at_ns: int) -> int:
+        real = (at_ns - self._epoch_ns) * VIDEO_CLOCK_HZ // NS_PER_S
+        self._last_pts = max(real, self._last_pts + 1)
+        return self._last_pts
+
+    def _deliver(self, encoded: EncodedFrame) -> None:
+        if encoded.packet.is_keyframe:
+            self.stats.keyframes += 1
+            self._last_keyframe_ns = self._clock.now_ns()
+        for viewer in self._viewers:
+            if not viewer._offer(encoded):
+                self.stats.viewer_overflows += 1
+                self._loss_reported = True
+
+    @property
+    def _keyframe_wanted(self) -> bool:
+        return self._join_wanted or self._loss_reported
+
+    def _keyframe_due(self) -> bool:
+        since_ns = self._clock.now_ns() - self._last_keyframe_ns
+        return (
+            self._join_wanted
+            or (self._loss_reported and since_ns >= _LOSS_KEYFRAME_GAP_NS)
+            or (since_ns >= _BLIND_KEYFRAME_GAP_NS and any(viewer.blind for viewer in self._viewers))
+        )
+
+
+class StreamViewer:
+    """One viewer's end of a stream."""
+
+    def __init__(self, stream: SharedStream, blind: bool) -> None:
+        self.blind = blind
+        self._stream = stream
+        self._unsent: deque[EncodedFrame] = deque()
+        self._started = False
+        self._ended: StreamEnded | None = None
+        self._ready = asyncio.Event()
+
+    async def next(self) -> EncodedFrame:
+        """The next packet to send; ``StreamEnded`` when there is nothing more."""
+        while not self._unsent:
+            if self._ended:
+                raise self._ended
+            self._ready.clear()
+            await self._ready.wait()
+        return self._unsent.popleft()
+
+    def report_loss(self) -> None:
+        """This viewer cannot decode on: see :meth:`SharedStream.report_loss`."""
+        self._stream.report_loss()
+
+    def close(self) -> None:
+        """Watch no more. May be called again."""
+        self._stream._leave(self)
+        self._end(StreamEnded())
+
+    def _offer(self, encoded: EncodedFrame) -> bool:
+        """Take a packet to send. False when the sender is so late that the rest must wait for a new keyframe."""
+        if not self._started and not encoded.packet.is_keyframe:
+            return True
+        if len(self._unsent) >= _MOST_UNSENT:
+            self._unsent.clear()
+            self._started = False
+            return False
+        self._started = True
+        self._unsent.append(encoded)
+        self._ready.set()
+        return True
+
+    def _end(self, ended: StreamEnded) -> None:
+        self._ended = self._ended or ended
+        self._unsent.clear()
+        self._ready.set()

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import pytest
+
+from realtime_engine.infra.webrtc.errors import BadCandidateError
+from realtime_engine.infra.webrtc.ice import (
+    IceConfig,
+    IceServer,
+    keep_usable_candidates,
+    parse_fragment,
+    to_candidate,
+)
+
+PLAIN = "a=candidate:1 1 udp 2122260223 192.0.2.7 50000 typ host generation 0"
+V6 = "a=candidate:2 1 udp 2122260222 2001:db8::7 50001 typ host"
+MDNS = "a=candidate:3 1 udp 2122260221 7f3a-2b.local 50002 typ host"
+TCP = "a=candidate:4 1 tcp 1518280447 192.0.2.7 9 typ host tcptype active"
+SRFLX = "a=candidate:5 1 UDP 1686052607 203.0.113.5 50003 typ srflx raddr 192.0.2.7 rport 50000"
+
+
+def fragment(*lines: str, ufrag: str = "abcd") -> str:
+    return "\r\n".join([f"a=ice-ufrag:{ufrag}", "a=ice-pwd:secret", "m=video 9 UDP/TLS/RTP/SAVPF 0", "a=mid:0", *lines])
+
+
+def test_a_fragment_gives_the_candidates_that_can_help() -> None:
+    parsed = parse_fragment(fragment(PLAIN, MDNS, V6, TCP, SRFLX, "a=end-of-candidates"))
+    assert parsed.ufrag == "abcd"
+    assert [value.split()[0] for value in parsed.candidates] == ["1", "2", "5"]
+    candidate = to_candidate(parsed.candidates[2], "7")
+    assert (candidate.ip, candidate.port, candidate.type, candidate.sdpMid) == ("203.0.113.5", 50003, "srflx", "7")
+
+
+def test_an_empty_fragment_is_fine() -> None:
+    assert parse_fragment("").candidates == ()
+    assert parse_fragment("a=end-of-candidates\r\n").candidates == ()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "a=candidate:",
+        "a=candidate:1 1 udp many 192.0.2.7 50000 typ host",
+        "a=candidate:1 1 udp 1 192.0.2.7 -5 typ host",
+        "a=candidate:1 1 udp 1 192.0.2.7 70000 typ host",
+        "a=candidate:1 1 udp 1 192.0.2.7",
+        '{"candidate": "..."}',
+    ],
+)
+def test_a_malformed_fragment_is_quoted(line: str) -> None:
+    with pytest.raises(BadCandidateError) as error:
+        parse_fragment(line)
+    assert line[:20] in str(error.value)
+
+
+def test_a_flood_of_candidates_is_refused() -> None:
+    with pytest.raises(BadCandidateError, match="at most 64"):
+        parse_fragment("\n".join([PLAIN] * 65))
+
+
+def test_an_sdp_keeps_all_but_the_candidates_that_cannot_help() -> None:
+    sdp = "\r\n".join(["v=0", "m=video 9 UDP 0", PLAIN, MDNS, TCP, "a=end-of-candidates", "a=mid:0", ""])
+    assert keep_usable_candidates(sdp) == "\r\n".join(["v=0", "m=video 9 UDP 0", PLAIN, "a=mid:0", ""])
+
+
+@pytest.mark.parametrize("url", ["", "http://stun.example.org", "stun:", "turn"])
+def test_a_server_url_is_checked(url: str) -> None:
+    with pytest.raises(ValueError, match="stun:host:port"):
+        IceServer(url)
+
+
+async def test_no_server_is_used_that_was_not_named() -> None:
+    connection = IceConfig().connection()
+    connection.createDataChannel("x")
+    ice = connection.sctp.transport.transport.iceGatherer._connection
+    assert ice.stun_server is None and ice.turn_server is None
+    await connection.close()
+
+
+async def test_an_unreachable_server_does_not_hold_up_an_offer() -> None:
+    config = IceConfig([IceServer("stun:192.0.2.254:3478")], gather_deadline_s=0.1)
+    connection = config.connection()
+    connection.createDataChannel("x")
+    gatherer = connection.sctp.transport.transport.iceGatherer
+    assert gatherer._connection.stun_server == ("192.0.2.254", 3478)
+    waits: list[float] = []
+    gather = gatherer._connection.get_component_candidates
+
+    async def note(component: int, addresses: list[str], timeout: float = 5) -> object:
+        waits.append(timeout)
+        return await gather(component, addresses, timeout=timeout)
+
+    gatherer._connection.get_component_candidates = note
+    config.bound(connection)
+    await connection.setLocalDescription(await connection.createOffer())
+    assert waits == [0.1]
+    assert "a=candidate:" in connection.localDescription.sdp
+    await connection.close()
+
+
+async def test_without_a_network_the_loopback_address_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aioice.ice.get_host_addresses", lambda **_: [])
+    connection = IceConfig().connection()
+    connection.createDataChannel("x")
+    IceConfig().bound(connection)
+    await connection.setLocalDescription(await connection.createOffer())
+    assert " 127.0.0.1 " in connection.localDescription.sdp
+    await connection.close()

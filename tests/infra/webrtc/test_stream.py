@@ -1,0 +1,235 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from realtime_engine.infra.webrtc.codecs import Codec
+from realtime_engine.infra.webrtc.shared import SharedVideo
+from realtime_engine.infra.webrtc.stream import SharedStream, StreamEnded, StreamViewer
+from realtime_engine.testing import ManualClock
+
+from .support import FakeEncoder, FakeSource, GatedExecutor, InlineExecutor, frame, until
+
+
+class Bench:
+    """A stream over a fake source and fake encoders, in manual time."""
+
+    def __init__(self) -> None:
+        self.source = FakeSource()
+        self.clock = ManualClock(5_000_000_000)
+        self.encoders: list[FakeEncoder] = []
+        self.video = SharedVideo(self.source, factory=self._encoder, executor=InlineExecutor(), clock=self.clock)
+        self.stream: SharedStream = self.video.stream(Codec.VP8)
+        self.number = -1
+
+    def _encoder(self, codec: Codec, fps: float, bitrate: int | None) -> FakeEncoder:
+        self.encoders.append(FakeEncoder())
+        return self.encoders[-1]
+
+    async def show(self, after_ms: float = 40) -> None:
+        """Show the next frame and return when it is encoded."""
+        self.clock.advance(after_ms / 1000)
+        self.number += 1
+        encoded = self.stream.stats.frames_encoded
+        self.source.show(frame(self.number))
+        await until(lambda: self.stream.stats.frames_encoded > encoded)
+
+    @property
+    def keyframes(self) -> list[bool]:
+        return self.encoders[-1].keyframes
+
+
+async def seqs(viewer: StreamViewer, count: int) -> list[int]:
+    return [(await viewer.next()).id.seq for _ in range(count)]
+
+
+@pytest.fixture
+async def bench():  # type: ignore[no-untyped-def]
+    bench = Bench()
+    yield bench
+    await bench.video.close()
+
+
+async def test_without_viewers_nothing_is_read_or_encoded(bench: Bench) -> None:
+    bench.source.show(frame(0))
+    await asyncio.sleep(0)
+    assert bench.encoders == [] and bench.source.readers == 0
+
+
+async def test_two_viewers_share_one_encode(bench: Bench) -> None:
+    one, two = bench.stream.join(), bench.stream.join()
+    for _ in range(3):
+        await bench.show()
+    assert await seqs(one, 3) == await seqs(two, 3) == [0, 1, 2]
+    assert len(bench.encoders) == 1 and len(bench.keyframes) == 3
+    assert bench.stream.viewers == 2 and bench.source.readers == 1
+
+
+async def test_the_packets_carry_the_time_at_which_frames_came(bench: Bench) -> None:
+    viewer = bench.stream.join()
+    for after_ms in (0, 40, 100, 0):
+        await bench.show(after_ms)
+    packets = [(await viewer.next()).packet for _ in range(4)]
+    assert [packet.pts for packet in packets] == [0, 3600, 12600, 12601]
+    assert all(packet.time_base * 90_000 == 1 for packet in packets)
+
+
+async def test_a_late_viewer_begins_with_a_keyframe_made_for_it(bench: Bench) -> None:
+    bench.stream.join()
+    await bench.show()
+    await bench.show()
+    late = bench.stream.join()
+    await bench.show()
+    await bench.show()
+    assert bench.keyframes == [True, False, True, False]
+    first = await late.next()
+    assert first.id.seq == 2 and first.packet.is_keyframe
+
+
+async def test_a_viewer_that_joins_in_the_middle_of_an_encode_waits_for_its_keyframe(bench: Bench) -> None:
+    gate = GatedExecutor()
+    bench.video = SharedVideo(bench.source, factory=bench._encoder, executor=gate, clock=bench.clock)
+    bench.stream = bench.video.stream(Codec.VP8)
+    first = bench.stream.join()
+    for number in range(2):
+        bench.source.show(frame(number))
+        await until(lambda: gate.waiting)
+        if number == 0:
+            gate.open()
+            assert (await first.next()).packet.is_keyframe
+    late = bench.stream.join()
+    gate.open()
+    assert not (await first.next()).packet.is_keyframe
+    bench.source.show(frame(2))
+    await until(lambda: gate.waiting)
+    gate.open()
+    encoded = await late.next()
+    assert encoded.packet.is_keyframe and encoded.id.seq == 2
+
+
+async def test_a_viewer_that_joins_while_the_source_rests_gets_the_last_frame(bench: Bench) -> None:
+    bench.stream.join()
+    await bench.show()
+    late = bench.stream.join()
+    encoded = await late.next()
+    assert encoded.id.seq == 0 and encoded.packet.is_keyframe
+    assert bench.stream.stats.frames_repeated == 1
+
+
+async def test_a_frame_that_the_source_has_forgotten_is_not_shown_again(bench: Bench) -> None:
+    bench.stream.join()
+    await bench.show()
+    bench.source.forget()
+    late = bench.stream.join()
+    await until(lambda: bench.source.subscriptions == 2)
+    await asyncio.sleep(0.01)
+    assert bench.stream.stats.frames_encoded == 1
+    await bench.show()
+    encoded = await late.next()
+    assert encoded.id.seq == 1 and encoded.packet.is_keyframe
+
+
+async def test_losses_bring_at_most_one_keyframe_in_250_ms(bench: Bench) -> None:
+    viewer = bench.stream.join()
+    await bench.show()
+    for _ in range(16):
+        bench.stream.report_loss()
+        await bench.show(after_ms=40)
+        await viewer.next()
+    assert [i for i, key in enumerate(bench.keyframes) if key] == [0, 7, 14]
+
+
+async def test_a_viewer_that_cannot_report_losses_gets_keyframes_by_the_clock(bench: Bench) -> None:
+    viewer = bench.stream.join(blind=True)
+    for _ in range(9):
+        await bench.show(after_ms=500)
+        await viewer.next()
+    assert [i for i, key in enumerate(bench.keyframes) if key] == [0, 4, 8]
+
+
+async def test_a_late_sender_skips_to_a_new_keyframe_and_holds_up_nobody(bench: Bench) -> None:
+    slow, quick = bench.stream.join(), bench.stream.join()
+    for _ in range(8):
+        await bench.show(after_ms=100)
+        await quick.next()
+    assert bench.stream.stats.viewer_overflows == 1
+    encoded = await slow.next()
+    assert encoded.packet.is_keyframe and encoded.id.seq == 5
+
+
+async def test_the_last_viewer_turns_the_light_off_and_the_next_one_on(bench: Bench) -> None:
+    viewer = bench.stream.join()
+    await bench.show()
+    viewer.close()
+    viewer.close()
+    await until(lambda: bench.encoders[0].closed)
+    assert bench.source.readers == 0
+    again = bench.stream.join()
+    await bench.show()
+    assert (await again.next()).packet.is_keyframe
+    assert len(bench.encoders) == 2
+
+
+async def test_a_closed_source_ends_every_viewer(bench: Bench) -> None:
+    viewers = [bench.stream.join(), bench.stream.join()]
+    await bench.show()
+    bench.source.close()
+    await until(lambda: bench.encoders[0].closed)
+    for viewer in [*viewers, bench.stream.join()]:
+        with pytest.raises(StreamEnded) as ended:
+            await viewer.next()
+        assert ended.value.error is None
+
+
+@pytest.mark.parametrize("part", ["encoder", "source"])
+async def test_an_error_ends_the_viewers_and_the_next_one_gets_a_new_stream(
+    bench: Bench, part: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    viewer = bench.stream.join()
+    await bench.show()
+    await viewer.next()
+    error = RuntimeError("broken on purpose")
+    if part == "encoder":
+        bench.encoders[0].error = error
+        bench.source.show(frame(1))
+    else:
+        bench.source.fail(error)
+    with pytest.raises(StreamEnded) as ended:
+        await viewer.next()
+    assert ended.value.error is error
+    assert "broken on purpose" in caplog.text
+    await until(lambda: bench.encoders[0].closed)
+
+    bench.source.error = None
+    bench.stream = bench.video.stream(Codec.VP8)
+    viewer = bench.stream.join()
+    await bench.show()
+    assert (await viewer.next()).packet.is_keyframe
+
+
+async def test_only_the_newest_frame_is_encoded(bench: Bench) -> None:
+    viewer = bench.stream.join()
+    await bench.show()
+    for number in range(1, 5):
+        bench.source.show(frame(number))
+    await bench.show()
+    assert len(bench.keyframes) == 2
+    assert [(await viewer.next()).packet.is_keyframe for _ in range(2)] == [True, False]
+
+
+async def test_a_source_that_is_over_ends_the_viewer_without_an_error(bench: Bench) -> None:
+    bench.source.close()
+    with pytest.raises(StreamEnded) as ended:
+        await bench.stream.join().next()
+    assert ended.value.error is None
+
+
+async def test_codecs_have_streams_of_their_own() -> None:
+    video = SharedVideo(FakeSource())
+    assert video.stream(Codec.H264) is video.stream(Codec.H264)
+    assert video.stream(Codec.H264) is not video.stream(Codec.VP8)
+    await video.close()
+    await video.close()
+    with pytest.raises(StreamEnded):
+        await video.stream(Codec.H264).join().next()
