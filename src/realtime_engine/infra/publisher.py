@@ -85,7 +85,8 @@ class LatestPublisher(Generic[T]):
     @property
     def latest(self) -> T | None:
         """The newest picture of this epoch; ``None`` before the first."""
-        return self._latest
+        latest = self._latest
+        return latest if latest is not None and latest.id.epoch >= self.epoch else None
 
     @property
     def epoch(self) -> int:
@@ -107,7 +108,7 @@ class LatestPublisher(Generic[T]):
             if self._closed:
                 return False
             epoch = picture.id.epoch
-            if epoch < self._epoch:
+            if epoch < self.epoch:
                 self._refused += 1
                 return False
             self._epoch = epoch
@@ -121,10 +122,9 @@ class LatestPublisher(Generic[T]):
     def begin_epoch(self, epoch: int) -> None:
         """After a reset: no picture of an older epoch is delivered to anybody from now on."""
         with self._lock:
-            if epoch <= self._epoch:
-                return
-            self._epoch = epoch
-            self._latest = None
+            if epoch > self._epoch:
+                self._epoch = epoch
+                self._latest = None
 
     def clear(self) -> None:
         """Forget the newest picture: a viewer that comes now waits for the next one."""
@@ -140,8 +140,7 @@ class LatestPublisher(Generic[T]):
         with self._lock:
             if self._closed:
                 raise PublisherClosed("the publisher is closed: its session is over")
-            seen = self._published - (1 if self._latest is not None else 0)
-            subscription = Subscription(self, seen)
+            subscription = Subscription(self, self._published - (self.latest is not None))
             self._subscriptions.add(subscription)
             first = len(self._subscriptions) == 1
         if first:
@@ -176,11 +175,12 @@ class LatestPublisher(Generic[T]):
 
     def _take(self, subscription: Subscription[T]) -> T | None:
         with self._lock:
-            if self._latest is not None and subscription._position < self._published:
+            latest = self.latest
+            if latest is not None and subscription._position < self._published:
                 subscription.dropped += self._published - subscription._position - 1
                 subscription.seen += 1
                 subscription._position = self._published
-                return self._latest
+                return latest
             if self._closed:
                 raise PublisherClosed("the publisher is closed: its session is over")
             return None
