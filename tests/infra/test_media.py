@@ -95,6 +95,12 @@ def test_every_byte_survives_the_way_there_and_back(value_range: str) -> None:
     np.testing.assert_array_equal(to_frames(floats, "hwc", value_range)[0], values)
 
 
+def test_overflow_is_clipped_and_a_picture_of_nan_is_black() -> None:
+    wild = np.array([3e38, -3e38, np.nan, np.inf, -np.inf, 1], dtype=np.float32).reshape(1, 2, 3)
+    assert to_frames(wild, "hwc", "zero_one")[0].ravel().tolist() == [255, 0, 0, 255, 0, 255]
+    assert to_frames(np.float16(wild.clip(-6e4, 6e4)), "hwc", "minus_one_one")[0].ravel().tolist()[:3] == [255, 0, 0]
+
+
 def test_halves_go_to_the_even_neighbour() -> None:
     halves = (np.array([0.5, 1.5, 2.5, 253.5, 254.5, 0.0]) / 255).reshape(1, 2, 3)
     assert to_frames(halves, "hwc", "zero_one")[0].ravel().tolist() == [0, 2, 2, 254, 254, 0]

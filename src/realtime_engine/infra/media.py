@@ -98,11 +98,12 @@ def _hint(array: NDArray[Any]) -> str:
 
 def _quantise(array: NDArray[Any], value_range: str) -> Pixels:
     scaled: NDArray[np.floating[Any]] = array.astype(np.float64 if array.dtype.itemsize > 4 else np.float32)
-    if value_range == "minus_one_one":
-        scaled += 1
-        scaled *= 127.5
-    else:
-        scaled *= 255
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is clipped, what is no number becomes 0
+        if value_range == "minus_one_one":
+            scaled += 1
+            scaled *= 127.5
+        else:
+            scaled *= 255
     np.rint(scaled, out=scaled)
     np.clip(scaled, 0, 255, out=scaled)
     not_numbers = np.isnan(scaled)

@@ -124,7 +124,7 @@ def parse_frame_id(text: str) -> FrameId:
 
 
 def listening_socket(
-    host: str, port: int, *, send_buffer_bytes: int = 64 * 1024, unsent_bytes: int = 16 * 1024
+    host: str, port: int, *, send_buffer_bytes: int = 32 * 1024, unsent_bytes: int = 16 * 1024
 ) -> socket.socket:
     """A bound, listening TCP socket whose connections hold little, so that a slow viewer's picture is a fresh one.
 
@@ -133,7 +133,8 @@ def listening_socket(
 
     Args:
         host, port: address to bind; port 0 lets the system choose.
-        send_buffer_bytes: ``SO_SNDBUF``, in flight and not yet sent; the kernel doubles it for its own books.
+        send_buffer_bytes: ``SO_SNDBUF``, in flight and not yet sent; the kernel doubles it for its own books. It
+            also limits a viewer to about so many bytes each round trip.
         unsent_bytes: ``TCP_NOTSENT_LOWAT``, not yet sent: no more is taken while so much waits.
 
     Raises:
