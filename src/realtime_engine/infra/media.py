@@ -1,0 +1,135 @@
+"""From a model's output to pictures: tensor layouts and value ranges."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Pixels = NDArray[np.uint8]
+
+LAYOUTS = ("hwc", "chw", "thwc", "tchw", "bcthw", "bvtchw")
+VALUE_RANGES = ("uint8", "zero_one", "minus_one_one")
+
+_CHANNELS = (1, 3, 4)
+
+
+def to_frames(output: Any, layout: str = "thwc", value_range: str = "uint8") -> list[Pixels]:
+    """One session's output for one step as pictures, in the order in which they are shown.
+
+    Axes of a layout: ``b`` batch (must be 1: one session), ``v`` views (placed side by side, left to right), ``t``
+    time, ``c`` channels, ``h`` height, ``w`` width. Grey (one channel) is repeated into R, G and B; alpha (a fourth
+    channel) is dropped.
+
+    Values: ``uint8`` are taken as they are; ``zero_one`` and ``minus_one_one`` are floating point, scaled to 0..255,
+    rounded half to even and clipped, with NaN as 0. Scaling is done in float32, for float64 in float64.
+
+    Contiguous ``uint8`` pictures in ``hwc`` or ``thwc`` with three channels are not copied: the caller must not write
+    to ``output`` any more.
+
+    Args:
+        output: array, nested sequence, or a tensor with ``detach()``, ``cpu()`` and ``numpy()``.
+        layout: one of ``hwc chw thwc tchw bcthw bvtchw``.
+        value_range: one of ``uint8 zero_one minus_one_one``.
+
+    Returns:
+        C-contiguous arrays of shape (height, width, 3), uint8, RGB; none for zero frames.
+
+    Raises:
+        ValueError: unknown layout or range, or an output whose rank, channels or dtype do not fit them.
+    """
+    check_format(layout, value_range)
+    array = _as_array(output)
+    _check_shape(array, layout)
+    if value_range == "uint8":
+        if array.dtype != np.uint8:
+            raise _mismatch(array, f"dtype uint8 for value range 'uint8'; {_hint(array)}")
+        pixels = array
+    else:
+        if array.dtype.kind != "f":
+            raise _mismatch(array, f"a floating-point dtype for value range {value_range!r}; {_hint(array)}")
+        pixels = _quantise(array, value_range)
+    return [_to_rgb(picture) for picture in _to_thwc(pixels, layout)]
+
+
+def check_format(layout: str, value_range: str) -> None:
+    """Raise ValueError unless both are known."""
+    if layout not in LAYOUTS:
+        raise ValueError(f"unknown layout {layout!r}, expected one of {', '.join(LAYOUTS)}")
+    if value_range not in VALUE_RANGES:
+        raise ValueError(f"unknown value range {value_range!r}, expected one of {', '.join(VALUE_RANGES)}")
+
+
+def _as_array(output: Any) -> NDArray[Any]:
+    if hasattr(output, "detach"):
+        tensor = output.detach().cpu()
+        if str(tensor.dtype) == "torch.bfloat16":  # which NumPy has no name for
+            tensor = tensor.float()
+        return np.asarray(tensor.numpy())
+    return np.asarray(output)
+
+
+def _check_shape(array: NDArray[Any], layout: str) -> None:
+    if array.ndim != len(layout):
+        raise _mismatch(array, f"{len(layout)} axes for layout {layout!r}")
+    size = dict(zip(layout, array.shape, strict=True))
+    if size["c"] not in _CHANNELS:
+        raise _mismatch(
+            array, f"3 channels (or 1 grey, or 4 with alpha) on axis {layout.index('c')} of layout {layout!r}"
+        )
+    if size.get("b", 1) != 1:
+        raise _mismatch(array, f"a batch of 1 in layout {layout!r}: an output belongs to one session")
+    if not size["h"] or not size["w"] or not size.get("v", 1):
+        raise _mismatch(array, f"at least one pixel in layout {layout!r}")
+
+
+def _mismatch(array: NDArray[Any], expected: str) -> ValueError:
+    return ValueError(f"output of shape {array.shape} and dtype {array.dtype} does not fit: expected {expected}")
+
+
+def _hint(array: NDArray[Any]) -> str:
+    if array.dtype == np.uint8:
+        return "declare the range 'uint8'"
+    if array.dtype.kind == "f":
+        return "declare the range 'zero_one' or 'minus_one_one'"
+    return "convert the output to uint8 or float32"
+
+
+def _quantise(array: NDArray[Any], value_range: str) -> Pixels:
+    scaled: NDArray[np.floating[Any]] = array.astype(np.float64 if array.dtype.itemsize > 4 else np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is clipped, what is no number becomes 0
+        if value_range == "minus_one_one":
+            scaled += 1
+            scaled *= 127.5
+        else:
+            scaled *= 255
+    np.rint(scaled, out=scaled)
+    np.clip(scaled, 0, 255, out=scaled)
+    not_numbers = np.isnan(scaled)
+    if not_numbers.any():
+        scaled[not_numbers] = 0
+    return scaled.astype(np.uint8)
+
+
+def _to_thwc(pixels: Pixels, layout: str) -> Pixels:
+    if "v" in layout:
+        _, views, times, channels, height, width = pixels.shape
+        joined: Pixels = pixels[0].transpose(1, 3, 0, 4, 2).reshape(times, height, views * width, channels)
+        return joined
+    if "b" in layout:
+        pixels, layout = pixels[0], layout[1:]
+    if "t" not in layout:
+        pixels, layout = pixels[np.newaxis], "t" + layout
+    shown: Pixels = pixels.transpose([layout.index(axis) for axis in "thwc"])
+    return shown
+
+
+def _to_rgb(picture: Pixels) -> Pixels:
+    channels = picture.shape[2]
+    if channels == 3 and picture.flags.c_contiguous:
+        return picture
+    rgb = np.empty((*picture.shape[:2], 3), dtype=np.uint8)
+    for colour in range(3):  # a third of the time of one strided copy
+        rgb[..., colour] = picture[..., colour if channels > 1 else 0]
+    return rgb

@@ -1,0 +1,161 @@
+"""Motion JPEG over HTTP: ``multipart/x-mixed-replace``, which an ``<img>`` shows as video. Knows no web framework."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import AsyncIterator
+from urllib.parse import quote, unquote
+
+from .frame import FrameId
+from .jpeg import JpegFrame, JpegPublisher
+from .publisher import PublisherClosed, Subscription
+
+BOUNDARY = "frame"
+
+HEADERS = {
+    "Content-Type": f"multipart/x-mixed-replace;boundary={BOUNDARY}",  # Safari takes no quotes here
+    "Cache-Control": "no-cache, no-store, max-age=0",
+    "Pragma": "no-cache",
+    "X-Accel-Buffering": "no",  # or nginx holds pictures back
+}
+
+_DELIMITER = f"--{BOUNDARY}\r\n".encode()
+
+
+class MjpegStream:
+    """One session's pictures as bodies of HTTP responses, one for each viewer.
+
+    Args:
+        jpegs: where the pictures come from.
+        idle_repeat_s: seconds without a new picture after which the last one is sent again, and again: a browser that
+            shows a part late shows it now, proxies keep the connection, and a viewer that left is noticed.
+    """
+
+    headers = HEADERS
+
+    def __init__(self, jpegs: JpegPublisher, idle_repeat_s: float = 1.0) -> None:
+        if not idle_repeat_s > 0:
+            raise ValueError(f"idle_repeat_s must be seconds above 0, got {idle_repeat_s!r}")
+        self._jpegs = jpegs
+        self._idle_repeat_s = idle_repeat_s
+        self._newest: tuple[JpegFrame, bytes] | None = None
+
+    async def parts(self) -> AsyncIterator[bytes]:
+        """The body for one viewer: whenever it asks, the newest picture that it was not sent yet.
+
+        Each part ends with the next boundary, since browsers show a picture when that arrives. The body ends with the
+        session, without a closing delimiter, so that the last picture stays on the page. Close the generator when
+        the viewer has gone.
+        """
+        try:
+            viewer = self._jpegs.subscribe()
+        except PublisherClosed:
+            return
+        with viewer:
+            picture: JpegFrame | None = None
+            opening = _DELIMITER
+            while True:
+                try:
+                    picture = await self._next(viewer, picture)
+                except PublisherClosed:
+                    return
+                if picture is not None:
+                    yield opening + self._part(picture) if opening else self._part(picture)
+                    opening = b""
+
+    async def _next(self, viewer: Subscription[JpegFrame], last: JpegFrame | None) -> JpegFrame | None:
+        try:
+            return await viewer.next(self._idle_repeat_s)
+        except TimeoutError:
+            return last if last is not None and last.id.epoch >= self._jpegs.epoch else None
+
+    def _part(self, picture: JpegFrame) -> bytes:
+        """The same bytes for all viewers of a picture."""
+        if self._newest is None or self._newest[0] is not picture:
+            self._newest = (picture, encode_part(picture))
+        return self._newest[1]
+
+
+def encode_part(picture: JpegFrame) -> bytes:
+    """Part headers, picture and the next boundary.
+
+    ``X-Frame`` is the frame's identity (:func:`format_frame_id`). ``X-Timestamp`` is when the engine emitted it, in
+    Unix seconds of this machine's clock; it is left out when the frame has no stamps.
+    """
+    lines = [
+        "Content-Type: image/jpeg",
+        f"Content-Length: {len(picture.data)}",
+        f"X-Frame: {format_frame_id(picture.id)}",
+    ]
+    if picture.id.stamps.emitted:
+        unix_ns = picture.id.stamps.emitted + time.time_ns() - time.monotonic_ns()
+        lines.append(f"X-Timestamp: {unix_ns / 1e9:.6f}")
+    head = "\r\n".join(lines).encode("ascii")
+    return b"".join((head, b"\r\n\r\n", picture.data, b"\r\n", _DELIMITER))
+
+
+def format_frame_id(frame: FrameId) -> str:
+    """``session=..;epoch=..;seq=..;index=..;action=..``: texts percent-encoded, ``action`` empty when there is none."""
+    action = "" if frame.action_id is None else quote(str(frame.action_id), safe="")
+    return (
+        f"session={quote(frame.session_id, safe='')};epoch={frame.epoch};seq={frame.seq};"
+        f"index={frame.frame_index};action={action}"
+    )
+
+
+def parse_frame_id(text: str) -> FrameId:
+    """Read what :func:`format_frame_id` wrote; ``action_id`` comes back as text or ``None``, and there are no stamps.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    try:
+        fields = dict(item.split("=", 1) for item in text.strip().split(";"))
+        return FrameId(
+            session_id=unquote(fields["session"]),
+            epoch=int(fields["epoch"]),
+            seq=int(fields["seq"]),
+            frame_index=int(fields["index"]),
+            action_id=unquote(fields["action"]) or None,
+        )
+    except (KeyError, ValueError) as error:
+        raise ValueError(f"not the identity of a frame: {text!r}, expected session=..;epoch=..;seq=..;...") from error
+
+
+def listening_socket(
+    host: str, port: int, *, send_buffer_bytes: int = 32 * 1024, unsent_bytes: int = 16 * 1024
+) -> socket.socket:
+    """A bound, listening TCP socket whose connections hold little, so that a slow viewer's picture is a fresh one.
+
+    Accepted sockets inherit both bounds on Linux. Where the platform has no ``TCP_NOTSENT_LOWAT``, the send buffer
+    alone bounds them.
+
+    Args:
+        host, port: address to bind; port 0 lets the system choose.
+        send_buffer_bytes: ``SO_SNDBUF``, in flight and not yet sent; the kernel doubles it for its own books. It
+            also limits a viewer to about so many bytes each round trip.
+        unsent_bytes: ``TCP_NOTSENT_LOWAT``, not yet sent: no more is taken while so much waits.
+
+    Raises:
+        OSError: the address cannot be bound; the message names it.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except socket.gaierror as error:
+        raise OSError(error.errno, f"cannot listen on {host!r}: no such address ({error.strerror})") from error
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
+        if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, unsent_bytes)
+        listener.bind(address)
+        listener.listen(2048)
+    except OSError as error:
+        listener.close()
+        raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}; choose another port") from error
+    listener.setblocking(False)
+    return listener

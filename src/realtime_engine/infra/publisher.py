@@ -1,0 +1,315 @@
+"""Latest-frame fan-out: every viewer gets the newest picture that it has not seen, and waits for no other viewer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Generic, Protocol, TypeVar
+
+from ..core.errors import RealtimeEngineError
+from ..core.queues import call_soon
+from .frame import Frame, FrameId
+
+logger = logging.getLogger(__name__)
+
+
+class SubscriptionEnded(RealtimeEngineError):
+    """A subscription delivers nothing more. Base of the two ways in which it ends."""
+
+
+class PublisherClosed(SubscriptionEnded):
+    """The publisher was closed, and the viewer has seen its last picture."""
+
+
+class SubscriptionClosed(SubscriptionEnded):
+    """This subscription itself was closed."""
+
+
+class Identified(Protocol):
+    """A picture, encoded or not, that knows where it comes from."""
+
+    @property
+    def id(self) -> FrameId: ...
+
+
+T = TypeVar("T", bound=Identified)
+
+
+@dataclass(frozen=True)
+class PublisherStatistics:
+    """Counts since the publisher was made.
+
+    Attributes:
+        published: pictures taken in.
+        refused: pictures of an epoch that was over.
+        viewers: subscriptions that are open now.
+        seen, dropped: pictures delivered to viewers, and passed over by them for newer ones, over all viewers ever.
+    """
+
+    published: int
+    refused: int
+    viewers: int
+    seen: int
+    dropped: int
+
+
+class LatestPublisher(Generic[T]):
+    """Fans the pictures of one session out to its viewers; holds one picture and no queue.
+
+    It belongs to the event loop that it is made on: :meth:`subscribe` and the subscriptions are used there, everything
+    else from any thread.
+
+    Args:
+        on_watched: called with ``True`` when the first viewer comes and with ``False`` when the last one goes, on the
+            loop. An exception of it is logged.
+
+    Raises:
+        RuntimeError: no event loop runs.
+    """
+
+    def __init__(self, on_watched: Callable[[bool], object] | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._on_watched = on_watched
+        self._lock = threading.Lock()
+        self._subscriptions: set[Subscription[T]] = set()
+        self._latest: T | None = None
+        self._epoch = 0
+        self._closed = False
+        self._published = self._refused = 0
+        self._seen_by_gone = self._dropped_by_gone = 0
+
+    @property
+    def latest(self) -> T | None:
+        """The newest picture of this epoch; ``None`` before the first."""
+        latest = self._latest
+        return latest if latest is not None and latest.id.epoch >= self.epoch else None
+
+    @property
+    def epoch(self) -> int:
+        """The newest epoch seen; pictures of older ones are refused."""
+        return self._epoch
+
+    @property
+    def viewers(self) -> int:
+        """Subscriptions that are open now."""
+        return len(self._subscriptions)
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def publish(self, picture: T) -> bool:
+        """Make this the newest picture. False when it was refused: its epoch is over, or the publisher is closed."""
+        with self._lock:
+            if self._closed:
+                return False
+            epoch = picture.id.epoch
+            if epoch < self.epoch:
+                self._refused += 1
+                return False
+            self._epoch = epoch
+            self._latest = picture
+            self._published += 1
+            watched = bool(self._subscriptions)
+        if watched:
+            self._wake_viewers()
+        return True
+
+    def begin_epoch(self, epoch: int) -> None:
+        """After a reset: no picture of an older epoch is delivered to anybody from now on."""
+        with self._lock:
+            if epoch > self._epoch:
+                self._epoch = epoch
+                self._latest = None
+
+    def clear(self) -> None:
+        """Forget the newest picture: a viewer that comes now waits for the next one."""
+        with self._lock:
+            self._latest = None
+
+    def subscribe(self) -> Subscription[T]:
+        """A new viewer, whose first picture is the newest one, at once. On the publisher's loop.
+
+        Raises:
+            PublisherClosed: nothing is published any more.
+        """
+        with self._lock:
+            if self._closed:
+                raise PublisherClosed("the publisher is closed: its session is over")
+            subscription = Subscription(self, self._published - (self.latest is not None))
+            self._subscriptions.add(subscription)
+            first = len(self._subscriptions) == 1
+        if first:
+            self._tell_watched(True)
+        return subscription
+
+    def close(self) -> None:
+        """No more pictures. Viewers get the last one, if unseen, then :class:`PublisherClosed`. Idempotent."""
+        with self._lock:
+            self._closed = True
+        self._wake_viewers()
+
+    def statistics(self) -> PublisherStatistics:
+        with self._lock:
+            return PublisherStatistics(
+                published=self._published,
+                refused=self._refused,
+                viewers=len(self._subscriptions),
+                seen=self._seen_by_gone + sum(viewer.seen for viewer in self._subscriptions),
+                dropped=self._dropped_by_gone + sum(viewer.dropped for viewer in self._subscriptions),
+            )
+
+    def _wake_viewers(self) -> None:
+        if _running_loop() is self._loop:
+            self._wake_here()
+        else:
+            call_soon(self._loop, self._wake_here)
+
+    def _wake_here(self) -> None:
+        for subscription in tuple(self._subscriptions):
+            subscription._wake()
+
+    def _take(self, subscription: Subscription[T]) -> T | None:
+        with self._lock:
+            latest = self.latest
+            if latest is not None and subscription._position < self._published:
+                subscription.dropped += self._published - subscription._position - 1
+                subscription.seen += 1
+                subscription._position = self._published
+                return latest
+            if self._closed:
+                raise PublisherClosed("the publisher is closed: its session is over")
+            return None
+
+    def _release(self, subscription: Subscription[T]) -> None:
+        with self._lock:
+            self._subscriptions.discard(subscription)
+            self._seen_by_gone += subscription.seen
+            self._dropped_by_gone += subscription.dropped
+            last = not self._subscriptions
+        if last:
+            self._tell_watched(False)
+
+    def _tell_watched(self, watched: bool) -> None:
+        if self._on_watched is None:
+            return
+        try:
+            self._on_watched(watched)
+        except Exception:
+            logger.exception("on_watched(%s) of a publisher failed", watched)
+
+
+class Subscription(Generic[T]):
+    """One viewer: a slot for the newest picture. Also a context manager, and an async iterator that ends by itself.
+
+    Attributes:
+        seen: pictures that were delivered.
+        dropped: pictures passed over because newer ones came first.
+    """
+
+    def __init__(self, publisher: LatestPublisher[T], position: int) -> None:
+        self._publisher = publisher
+        self._position = position  # how many of the publisher's pictures are behind this viewer; set by the publisher
+        self._waiter: asyncio.Future[None] | None = None
+        self._closed = False
+        self.seen = 0
+        self.dropped = 0
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def next_nowait(self) -> T | None:
+        """The newest picture that was not yet seen, or ``None``. Raises as :meth:`next`."""
+        if self._closed:
+            raise SubscriptionClosed("this subscription was closed")
+        return self._publisher._take(self)
+
+    async def next(self, timeout_s: float | None = None) -> T:
+        """The newest picture that was not yet seen, as soon as there is one. One task at a time.
+
+        Raises:
+            PublisherClosed: the session is over and its last picture was seen.
+            SubscriptionClosed: this subscription was closed, also while it waits.
+            TimeoutError: nothing came within ``timeout_s`` seconds.
+            RuntimeError: another task waits on this subscription.
+        """
+        if self._waiter is not None:
+            raise RuntimeError("another task waits on this subscription: subscribe once for each viewer")
+        expiry = _Expiry(self._wake, timeout_s) if timeout_s is not None else None
+        try:
+            while (picture := self.next_nowait()) is None:
+                if expiry is not None:
+                    expiry.check()
+                self._waiter = asyncio.get_running_loop().create_future()
+                await self._waiter
+            return picture
+        finally:
+            self._waiter = None
+            if expiry is not None:
+                expiry.cancel()
+
+    def close(self) -> None:
+        """Leave. A task that waits in :meth:`next` gets :class:`SubscriptionClosed`. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            self._wake()
+            self._publisher._release(self)
+
+    def __aiter__(self) -> Subscription[T]:
+        return self
+
+    async def __anext__(self) -> T:
+        try:
+            return await self.next()
+        except SubscriptionEnded:
+            raise StopAsyncIteration from None
+
+    def __enter__(self) -> Subscription[T]:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class FramePublisher(LatestPublisher[Frame]):
+    """The frames of one session, for its viewers."""
+
+
+FrameSubscription = Subscription[Frame]
+
+
+class _Expiry:
+    """A timer for one wait; a timer's own word counts, since loops may call a little before the moment."""
+
+    def __init__(self, wake: Callable[[], None], timeout_s: float) -> None:
+        self._wake = wake
+        self._timeout_s = timeout_s
+        self._expired = False
+        self._timer = asyncio.get_running_loop().call_later(timeout_s, self._expire)
+
+    def check(self) -> None:
+        if self._expired:
+            raise TimeoutError(f"no new picture within {self._timeout_s} s")
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+
+    def _expire(self) -> None:
+        self._expired = True
+        self._wake()
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
