@@ -1,0 +1,80 @@
+import { makeControl } from "./field.js";
+import { readFields } from "./schema.js";
+
+/** Pauses, in milliseconds, after which a change is sent by itself. */
+const DEBOUNCE_MS = { prompt: 1200, text: 800, number: 120, boolean: 0, choice: 0, image: 0 };
+
+/** The controls that are generated from the JSON Schema of a demo's fields. */
+export class SchemaForm {
+  #form;
+  #fields;
+  #controls = new Map();
+  #timers = new Map();
+
+  /**
+   * @param {HTMLFormElement} form is filled
+   * @param {object} schema JSON Schema of an object
+   * @param {string[]} required names that a context must have
+   */
+  constructor(form, schema, required) {
+    this.#form = form;
+    this.#fields = readFields(schema, required);
+    this.onChange = (_name, _value) => {};
+    this.#fields.forEach((field) => this.#add(field));
+    form.addEventListener("submit", (event) => event.preventDefault());
+  }
+
+  get isEmpty() {
+    return this.#fields.length === 0;
+  }
+
+  /** @returns {Field | undefined} */
+  field(name) {
+    return this.#fields.find((field) => field.name === name);
+  }
+
+  /** Names of required fields that have no value yet. */
+  get missing() {
+    return this.#fields.filter((field) => field.required && this.#value(field.name) === null).map((field) => field.name);
+  }
+
+  /** Values of all fields that have one. */
+  get values() {
+    const pairs = this.#fields.map(({ name }) => [name, this.#value(name)]);
+    return Object.fromEntries(pairs.filter(([, value]) => value !== null));
+  }
+
+  /** Sets a value without reporting it. */
+  set(name, value) {
+    this.#controls.get(name).set(value);
+  }
+
+  /** Shows a sentence at each field that is named, and clears all others. @returns {string[]} names without a control */
+  showErrors(sentences) {
+    for (const [name, control] of this.#controls) control.showError(sentences.get(name) ?? "");
+    const first = [...sentences.keys()].find((name) => this.#controls.has(name));
+    if (first) this.#controls.get(first).focus();
+    return [...sentences.keys()].filter((name) => !this.#controls.has(name));
+  }
+
+  #value(name) {
+    return this.#controls.get(name).value;
+  }
+
+  #add(field) {
+    const control = makeControl(field, (now) => this.#changed(field, now));
+    this.#controls.set(field.name, control);
+    this.#form.append(control.element);
+  }
+
+  #changed(field, now) {
+    clearTimeout(this.#timers.get(field.name));
+    const report = () => {
+      this.#controls.get(field.name).showError("");
+      const value = this.#value(field.name);
+      if (value !== null || !field.required) this.onChange(field.name, value);
+    };
+    if (now) report();
+    else this.#timers.set(field.name, setTimeout(report, DEBOUNCE_MS[field.kind]));
+  }
+}

@@ -1,0 +1,129 @@
+/** Edges that may wait for a message; older ones are dropped first. */
+const MOST_EDGES = 256;
+
+/**
+ * What the person's hands are doing: the state that persists, and the edges since the last message.
+ *
+ * `onChange(urgent)` is called after each change; without `urgent` the change may wait for the next animation frame.
+ * Coordinates: `x` and `y` of the pointer run from 0 to 1 over the picture, `dx` and `dy` are CSS pixels; sticks run from -1 to
+ * 1, right and down positive, as the axes of a gamepad do.
+ */
+export class Input {
+  #edges = [];
+  #edgeSeq = 0;
+  #unsent = {};
+  #move = null;
+
+  constructor() {
+    this.keys = [];
+    this.pointer = { buttons: 0, x: 0.5, y: 0.5 };
+    this.gamepad = null;
+    this.sticks = {};
+    /** Fields that were changed since the session's context was given. */
+    this.changedFields = {};
+    this.onChange = (_urgent) => {};
+  }
+
+  press(code, time) {
+    if (this.keys.includes(code)) return;
+    this.keys.push(code);
+    this.#edge({ kind: "key_down", code }, time);
+  }
+
+  release(code, time) {
+    if (!this.keys.includes(code)) return;
+    this.keys = this.keys.filter((held) => held !== code);
+    this.#edge({ kind: "key_up", code }, time);
+  }
+
+  /** Lets go of everything without edges: the `blur` message says it to the server. */
+  releaseAll() {
+    this.keys = [];
+    this.pointer = { ...this.pointer, buttons: 0 };
+    this.gamepad = null;
+    for (const name of Object.keys(this.sticks)) this.sticks[name] = [0, 0];
+    this.onChange(false);
+  }
+
+  place(x, y) {
+    this.pointer = { ...this.pointer, x: round(x), y: round(y) };
+    this.onChange(false);
+  }
+
+  move(dx, dy, time) {
+    this.#move = { dx: (this.#move?.dx ?? 0) + dx, dy: (this.#move?.dy ?? 0) + dy, time };
+    this.onChange(false);
+  }
+
+  button(button, down, buttons, time) {
+    this.pointer = { ...this.pointer, buttons };
+    this.#edge({ kind: down ? "button_down" : "button_up", button }, time);
+  }
+
+  wheel(dx, dy, time) {
+    this.#edge({ kind: "wheel", dx, dy }, time);
+  }
+
+  tap(x, y, time) {
+    this.#edge({ kind: "tap", x: round(x), y: round(y) }, time);
+  }
+
+  stick(name, x, y) {
+    this.sticks[name] = [round(x), round(y)];
+    this.onChange(false);
+  }
+
+  /** @param {{axes: number[], buttons: number[]} | null} state */
+  setGamepad(state) {
+    this.gamepad = state;
+    this.onChange(false);
+  }
+
+  setField(name, value) {
+    this.#unsent[name] = value;
+    this.changedFields[name] = value;
+    this.onChange(true);
+  }
+
+  /** A context with all fields was given: none differs from it any more. */
+  contextGiven() {
+    this.changedFields = {};
+    this.#unsent = {};
+  }
+
+  /** Everything must be said again: there is a new way to the server. */
+  repeatFields() {
+    this.#unsent = { ...this.changedFields };
+  }
+
+  /** @returns {object} the state and what waits to be sent; call {@link sent} once it is on its way. */
+  snapshot() {
+    this.#flushMove();
+    const { keys, pointer, gamepad, sticks } = this;
+    return { keys: [...keys], pointer, gamepad, sticks: { ...sticks }, fields: this.#unsent, edges: this.#edges };
+  }
+
+  /** @param {boolean} delivered edges are of the moment and are dropped if there was no way; fields wait for one. */
+  sent(delivered) {
+    this.#edges = [];
+    if (delivered) this.#unsent = {};
+  }
+
+  #edge(edge, time) {
+    this.#flushMove();
+    this.#edges.push({ seq: this.#edgeSeq++, t: time, ...edge });
+    if (this.#edges.length > MOST_EDGES) this.#edges.shift();
+    this.onChange(true);
+  }
+
+  #flushMove() {
+    if (!this.#move) return;
+    const { dx, dy, time } = this.#move;
+    this.#move = null;
+    this.#edges.push({ seq: this.#edgeSeq++, t: time, kind: "pointer_move", dx, dy });
+  }
+}
+
+function round(value) {
+  return Math.round(value * 1000) / 1000;
+}

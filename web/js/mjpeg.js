@@ -1,0 +1,115 @@
+import { request } from "./api.js";
+import { MultipartReader } from "./multipart.js";
+
+/** Until the first picture; after it the viewer gives up. */
+const PICTURE_MS = 8000;
+
+/**
+ * Shows a session as MJPEG. The page reads the stream itself and hands each JPEG to the `<img>`: so it knows which frame is
+ * shown when, skips to the newest one if decoding falls behind, and learns why a stream ended.
+ *
+ * `ended` resolves with the reason when the picture is lost after it was shown.
+ */
+export class MjpegViewer {
+  #stopping = new AbortController();
+  #next = null;
+  #busy = false;
+  #bytes = 0;
+  #skipped = 0;
+  #end;
+  #shown;
+
+  /**
+   * @param {HTMLImageElement} image
+   * @param {(frame: {time: number, actionSeq: number | null}) => void} onFrame called for each frame shown
+   */
+  constructor(image, onFrame) {
+    this.image = image;
+    this.onFrame = onFrame;
+    this.ended = new Promise((resolve) => (this.#end = resolve));
+  }
+
+  /**
+   * Resolves when the first picture is there; rejects with the reason if it does not come.
+   *
+   * @param {import("./api.js").Place} place
+   * @param {{expectPicture: boolean, signal: AbortSignal}} options without `expectPicture` the open stream is enough
+   */
+  async start(place, { expectPicture, signal }) {
+    signal.addEventListener("abort", () => this.#stopping.abort(signal.reason), { once: true });
+    const response = await request("GET", place.mjpeg, { signal: this.#stopping.signal });
+    const first = new Promise((resolve, reject) => {
+      this.#shown = resolve;
+      setTimeout(() => reject(new Error("No picture came by MJPEG")), PICTURE_MS);
+      this.#read(response.body.getReader()).then((why) => {
+        reject(new Error(why));
+        this.#end(why);
+      });
+    });
+    if (expectPicture) await first;
+    else first.catch(() => {});
+  }
+
+  async stop() {
+    this.#stopping.abort();
+    this.#next = null;
+    this.#end("stopped");
+  }
+
+  /** @returns {Promise<Record<string, number | string>>} what was counted about the stream. */
+  async details() {
+    return { codec: "JPEG", bytes: this.#bytes, dropped: this.#skipped };
+  }
+
+  async #read(reader) {
+    const parts = new MultipartReader();
+    try {
+      for (;;) {
+        const { done, value } = await reader.read();
+        if (done) return "the stream ended";
+        this.#bytes += value.length;
+        parts.push(value).forEach((part) => this.#offer(part));
+      }
+    } catch (error) {
+      return error.name === "AbortError" ? "stopped" : "the stream broke off";
+    }
+  }
+
+  #offer(part) {
+    if (this.#next) this.#skipped += 1;
+    this.#next = part;
+    if (!this.#busy) this.#showNext();
+  }
+
+  async #showNext() {
+    this.#busy = true;
+    while (this.#next) {
+      const { headers, body } = this.#next;
+      this.#next = null;
+      if (await this.#show(body)) this.#report(headers.get("x-frame"));
+    }
+    this.#busy = false;
+  }
+
+  async #show(jpeg) {
+    const url = URL.createObjectURL(new Blob([jpeg], { type: "image/jpeg" }));
+    const loaded = await new Promise((resolve) => {
+      this.image.onload = () => resolve(true);
+      this.image.onerror = () => resolve(false);
+      this.image.src = url;
+    });
+    URL.revokeObjectURL(url);
+    return loaded;
+  }
+
+  #report(identity) {
+    this.#shown();
+    requestAnimationFrame(() => this.onFrame({ time: performance.now(), actionSeq: actionSeqOf(identity) }));
+  }
+}
+
+/** @param {string | undefined} identity the X-Frame header: "epoch=1; seq=7; index=0; action_seq=12" */
+function actionSeqOf(identity) {
+  const found = identity?.match(/\baction_seq=(\d+)/);
+  return found ? Number(found[1]) : null;
+}
