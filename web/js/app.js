@@ -40,7 +40,8 @@ async function main() {
     overlay.show("The model could not be loaded", { text: demo.error, button: "Look again", onClick: () => location.reload() });
     return;
   }
-  const forced = new URLSearchParams(location.search).get("transport");
+  const asked = new URLSearchParams(location.search).get("transport");
+  const forced = ["webrtc", "mjpeg"].includes(asked) ? asked : null;
   new Console(demo, overlay, forced, find).begin();
 }
 

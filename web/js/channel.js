@@ -1,11 +1,8 @@
 import { Backoff } from "./timing.js";
 
-/** Room for the framing around a message in a data channel, in bytes. */
-const HEADROOM = 1024;
-
 /**
- * The way of control messages to the server and back: the data channel while it is open, else the WebSocket. Messages that
- * are too large for the data channel (a picture as a field) always take the WebSocket.
+ * The way of control messages to the server and back: the data channel while it is open, else the WebSocket, which stays
+ * open beside it so that nothing is lost in between.
  *
  * Events: `open` (a better way has opened: send the whole state), `message` (`detail` is the parsed object).
  */
@@ -13,7 +10,6 @@ export class ControlChannel extends EventTarget {
   #url = null;
   #socket = null;
   #data = null;
-  #limit = 0;
   #timer = 0;
   #backoff = new Backoff();
 
@@ -28,16 +24,10 @@ export class ControlChannel extends EventTarget {
     this.#connect();
   }
 
-  /**
-   * Prefers a data channel from the moment that it opens until it closes.
-   *
-   * @param {RTCDataChannel} data
-   * @param {() => number} limit the largest message that the peer takes, in bytes
-   */
-  adopt(data, limit) {
+  /** Prefers a data channel from the moment that it opens until it closes. */
+  adopt(data) {
     data.addEventListener("open", () => {
       this.#data = data;
-      this.#limit = limit() - HEADROOM;
       this.dispatchEvent(new Event("open"));
     });
     data.addEventListener("close", () => {
@@ -51,8 +41,7 @@ export class ControlChannel extends EventTarget {
   /** @returns {boolean} whether there was a way to send it. */
   send(message) {
     const text = JSON.stringify(message);
-    // UTF-8 takes at most three bytes for one UTF-16 unit.
-    if (this.#data?.readyState === "open" && text.length * 3 <= this.#limit) {
+    if (this.#data?.readyState === "open") {
       this.#data.send(text);
       return true;
     }

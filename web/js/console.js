@@ -45,7 +45,7 @@ export class Console {
     this.#overlay = overlay;
     this.#find = find;
     this.#toasts = new Toasts(find("toasts"));
-    this.#form = new SchemaForm(find("form"), demo.controls.fields, demo.required_context);
+    this.#form = new SchemaForm(find("form"), demo.controls, demo.required_context);
     this.#picture = new Picture(find("stage"), find("video"), find("image"), demo.video);
     this.#sender = new Sender(this.#input, this.#channel);
     this.#legend = new Legend(find("legend"), demo.controls, this.#input);
@@ -70,16 +70,14 @@ export class Console {
   #lay() {
     const { controls, page } = this.#demo;
     this.#find("form").hidden = this.#form.isEmpty;
-    this.#find("legend-section").hidden = !controls.keys?.length;
+    this.#find("legend").hidden = !controls.keys.length;
     this.#find("seed").hidden = this.#form.field("seed")?.kind !== "number";
     this.#find("fullscreen").hidden = !document.fullscreenEnabled;
     this.#find("own-page").hidden = !page;
     if (page) this.#find("own-page-link").href = page;
-    this.#find("panel").hidden = this.#form.isEmpty && !controls.keys?.length && !page;
-    if (matchMedia("(any-pointer: coarse)").matches && controls.sticks?.length) {
-      this.#find("sticks").hidden = false;
-      this.#find("sticks").append(...controls.sticks.map((name) => new Stick(name, this.#input).element));
-    }
+    this.#find("panel").hidden = this.#form.isEmpty && !page;
+    this.#find("sticks").append(...controls.sticks.map((name) => new Stick(name, this.#input).element));
+    this.#find("sticks").hidden = !controls.sticks.length || !matchMedia("(pointer: coarse)").matches;
   }
 
   #joinInput() {
@@ -93,7 +91,7 @@ export class Console {
     new Keyboard(this.#input, this.#demo.controls).listen();
     this.#pointer.listen();
     if (this.#demo.controls.gamepad) new GamepadPoller(this.#input).listen();
-    this.#form.onChange = (name, value) => this.#input.setField(name, value);
+    this.#form.onChange = (name, value) => this.#setField(name, value);
   }
 
   #joinSession() {
@@ -104,8 +102,8 @@ export class Console {
     session.addEventListener("refused", ({ detail }) => this.#askForFields(detail));
     session.addEventListener("server", ({ detail }) => this.#hearEvent(detail));
     this.#channel.addEventListener("message", ({ detail }) => {
-      if (detail.type === "frame") this.#latency.identify(detail.rtp, detail.action_seq);
-      if (detail.type === "error") this.#toasts.show(detail.detail ?? detail.title);
+      if (detail.type === "frame" && detail.rtp !== null) this.#latency.identify(detail.rtp, detail.action_seq);
+      if (detail.type === "error") this.#showRefusal(detail.error);
     });
   }
 
@@ -174,6 +172,17 @@ export class Console {
     this.#form.showErrors(new Map());
   }
 
+  #setField(name, value) {
+    if (this.#input.setField(name, value) || !this.#session.hasPlace) return;
+    this.#toasts.show(`${this.#form.field(name).title} takes effect with the next reset.`);
+  }
+
+  #showRefusal({ detail, field }) {
+    const known = this.#form.field(field);
+    if (known) this.#form.showErrors(new Map([[field, detail]]));
+    this.#toasts.show(known ? `${known.title}: ${detail}` : detail);
+  }
+
   #presented({ time, rtp, actionSeq = null }) {
     this.#stats.frame(time);
     if (rtp === undefined) this.#latency.show(actionSeq, time);
@@ -210,7 +219,6 @@ export class Console {
     status.dataset.state = paused ? "paused" : this.#state;
     status.textContent = SHORT[status.dataset.state];
     this.#find("pause").textContent = this.#session.active ? "Pause" : "Resume";
-    this.#find("pause").setAttribute("aria-pressed", !this.#session.active);
     this.#find("stage").classList.toggle("paused", paused);
   }
 

@@ -13,12 +13,12 @@ export class SchemaForm {
 
   /**
    * @param {HTMLFormElement} form is filled
-   * @param {object} schema JSON Schema of an object
+   * @param {{fields: object | null, defaults: Record<string, unknown>}} controls the JSON Schema of the fields, and their values
    * @param {string[]} required names that a context must have
    */
-  constructor(form, schema, required) {
+  constructor(form, { fields, defaults }, required) {
     this.#form = form;
-    this.#fields = readFields(schema, required);
+    this.#fields = readFields(fields, required, defaults);
     this.onChange = (_name, _value) => {};
     this.#fields.forEach((field) => this.#add(field));
     form.addEventListener("submit", (event) => event.preventDefault());

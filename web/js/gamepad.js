@@ -1,3 +1,7 @@
+/** What a message may carry. */
+const MOST_AXES = 16;
+const MOST_BUTTONS = 32;
+
 /** Polls the first gamepad once per animation frame while one is connected. Needs HTTPS or localhost. */
 export class GamepadPoller {
   #input;
@@ -42,5 +46,6 @@ function connected() {
 
 function read(pad) {
   const hundredths = (value) => Math.round(value * 100) / 100;
-  return { axes: pad.axes.map(hundredths), buttons: pad.buttons.map((button) => hundredths(button.value)) };
+  const buttons = pad.buttons.slice(0, MOST_BUTTONS).map((button) => hundredths(button.value));
+  return { axes: pad.axes.slice(0, MOST_AXES).map(hundredths), buttons };
 }

@@ -1,5 +1,7 @@
-/** Edges that may wait for a message; older ones are dropped first. */
+/** Edges that one message may carry; of more, the oldest are dropped. */
 const MOST_EDGES = 256;
+/** A message has at most 64 KiB; a longer text (a picture) travels with the context only. */
+const MOST_LETTERS = 16_000;
 
 /**
  * What the person's hands are doing: the state that persists, and the edges since the last message.
@@ -79,10 +81,13 @@ export class Input {
     this.onChange(false);
   }
 
+  /** @returns {boolean} false when the value is too large for a message: it counts from the next reset */
   setField(name, value) {
-    this.#unsent[name] = value;
     this.changedFields[name] = value;
+    if (isTooLarge(value)) return false;
+    this.#unsent[name] = value;
     this.onChange(true);
+    return true;
   }
 
   /** A context with all fields was given: none differs from it any more. */
@@ -93,7 +98,7 @@ export class Input {
 
   /** Everything must be said again: there is a new way to the server. */
   repeatFields() {
-    this.#unsent = { ...this.changedFields };
+    this.#unsent = Object.fromEntries(Object.entries(this.changedFields).filter(([, value]) => !isTooLarge(value)));
   }
 
   /** @returns {object} the state and what waits to be sent; call {@link sent} once it is on its way. */
@@ -111,8 +116,7 @@ export class Input {
 
   #edge(edge, time) {
     this.#flushMove();
-    this.#edges.push({ seq: this.#edgeSeq++, t: time, ...edge });
-    if (this.#edges.length > MOST_EDGES) this.#edges.shift();
+    this.#keep(edge, time);
     this.onChange(true);
   }
 
@@ -120,8 +124,17 @@ export class Input {
     if (!this.#move) return;
     const { dx, dy, time } = this.#move;
     this.#move = null;
-    this.#edges.push({ seq: this.#edgeSeq++, t: time, kind: "pointer_move", dx, dy });
+    this.#keep({ kind: "pointer_move", dx, dy }, time);
   }
+
+  #keep(edge, time) {
+    this.#edges.push({ seq: this.#edgeSeq++, t: time, ...edge });
+    if (this.#edges.length > MOST_EDGES) this.#edges.shift();
+  }
+}
+
+function isTooLarge(value) {
+  return typeof value === "string" && value.length > MOST_LETTERS;
 }
 
 function round(value) {

@@ -8,7 +8,6 @@ const WORKING_KEYS = /^(Arrow|Page|Home|End|Space|Enter|Tab)/;
 export class Keyboard {
   #input;
   #known;
-  #aliases;
 
   /**
    * @param {import("./input.js").Input} input
@@ -16,8 +15,7 @@ export class Keyboard {
    */
   constructor(input, { keys = [], aliases = {} }) {
     this.#input = input;
-    this.#known = new Set(keys.map((key) => key.code));
-    this.#aliases = aliases;
+    this.#known = new Set([...keys.map((key) => key.code), ...Object.keys(aliases)]);
   }
 
   listen() {
@@ -26,22 +24,16 @@ export class Keyboard {
   }
 
   #down(event) {
-    const code = this.#code(event);
-    if (!code || event.ctrlKey || event.metaKey || event.altKey || isTakenBy(event.target, event.code)) return;
+    if (!this.#known.has(event.code) || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (isTakenBy(event.target, event.code)) return;
     event.preventDefault();
-    if (!event.repeat) this.#input.press(code, event.timeStamp);
+    if (!event.repeat) this.#input.press(event.code, event.timeStamp);
   }
 
   #up(event) {
     // macOS tells nothing of keys that are let go while Command is down.
-    if (event.key === "Meta") [...this.#input.keys].forEach((code) => this.#input.release(code, event.timeStamp));
-    const code = this.#code(event);
-    if (code) this.#input.release(code, event.timeStamp);
-  }
-
-  #code(event) {
-    const code = this.#aliases[event.code] ?? event.code;
-    return this.#known.has(code) ? code : null;
+    const released = event.key === "Meta" ? this.#input.keys : [event.code];
+    released.forEach((code) => this.#input.release(code, event.timeStamp));
   }
 }
 

@@ -1,6 +1,7 @@
 /** The keys of the demo: shows which are held, and can be pressed with a finger or the mouse. */
 export class Legend {
   #input;
+  #aliases;
   #caps = new Map();
 
   /**
@@ -10,32 +11,34 @@ export class Legend {
    */
   constructor(element, { keys = [], aliases = {} }, input) {
     this.#input = input;
+    this.#aliases = aliases;
     for (const name of new Set(keys.map((key) => key.group ?? ""))) {
       const members = keys.filter((key) => (key.group ?? "") === name);
-      element.append(this.#group(name, members, aliases));
+      element.append(this.#group(name, members));
     }
   }
 
   /** Marks the keys that are held now. */
   update() {
+    const meant = new Set(this.#input.keys.map((code) => this.#aliases[code] ?? code));
     for (const [code, cap] of this.#caps) {
-      const held = this.#input.keys.includes(code);
+      const held = meant.has(code);
       cap.classList.toggle("held", held);
       cap.setAttribute("aria-pressed", held);
     }
   }
 
-  #group(name, keys, aliases) {
+  #group(name, keys) {
     const group = document.createElement("div");
     group.className = "keys";
     group.setAttribute("role", "group");
     group.setAttribute("aria-label", name || "Keys");
-    group.append(...keys.map((key) => this.#key(key, aliases)));
+    group.append(...keys.map((key) => this.#key(key)));
     return group;
   }
 
-  #key({ code, label }, aliases) {
-    const others = Object.keys(aliases).filter((alias) => aliases[alias] === code).map(keyName);
+  #key({ code, label }) {
+    const others = Object.keys(this.#aliases).filter((alias) => this.#aliases[alias] === code).map(keyName);
     const cap = document.createElement("button");
     cap.type = "button";
     cap.className = "key";

@@ -1,8 +1,8 @@
 import { request } from "./api.js";
 import { MultipartReader } from "./multipart.js";
 
-/** Until the first picture; after it the viewer gives up. */
-const PICTURE_MS = 8000;
+/** How long an open stream may take to its first picture: the model may still be warming up. */
+const PATIENCE_MS = 30_000;
 
 /**
  * Shows a session as MJPEG. The page reads the stream itself and hands each JPEG to the `<img>`: so it knows which frame is
@@ -40,7 +40,7 @@ export class MjpegViewer {
     const response = await request("GET", place.mjpeg, { signal: this.#stopping.signal });
     const first = new Promise((resolve, reject) => {
       this.#shown = resolve;
-      setTimeout(() => reject(new Error("No picture came by MJPEG")), PICTURE_MS);
+      setTimeout(() => reject(new Error("No picture came by MJPEG")), PATIENCE_MS);
       this.#read(response.body.getReader()).then((why) => {
         reject(new Error(why));
         this.#end(why);

@@ -5,6 +5,7 @@ import { WebrtcViewer } from "./webrtc.js";
 export class Picture {
   #stage;
   #size;
+  #resolution = "";
 
   /**
    * @param {HTMLElement} stage
@@ -24,12 +25,9 @@ export class Picture {
     return this.#size.width / this.#size.height;
   }
 
-  /** @returns {string} size of the picture that is shown, or "" */
+  /** @returns {string} size of the newest picture, "" before the first */
   get resolution() {
-    const { videoWidth, videoHeight } = this.video;
-    const { naturalWidth, naturalHeight } = this.image;
-    const [width, height] = this.video.hidden ? [naturalWidth, naturalHeight] : [videoWidth, videoHeight];
-    return width ? `${width}×${height}` : "";
+    return this.#resolution;
   }
 
   /**
@@ -40,6 +38,13 @@ export class Picture {
     const byVideo = transport === "webrtc";
     this.video.hidden = !byVideo;
     this.image.hidden = byVideo;
-    return byVideo ? new WebrtcViewer(this.video, onFrame) : new MjpegViewer(this.image, onFrame);
+    const shown = (frame) => {
+      const [width, height] = byVideo
+        ? [this.video.videoWidth, this.video.videoHeight]
+        : [this.image.naturalWidth, this.image.naturalHeight];
+      if (width) this.#resolution = `${width}×${height}`;
+      onFrame(frame);
+    };
+    return byVideo ? new WebrtcViewer(this.video, shown) : new MjpegViewer(this.image, shown);
   }
 }

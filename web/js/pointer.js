@@ -13,7 +13,7 @@ export class Pointer {
   /**
    * @param {HTMLElement} stage what the picture lies in
    * @param {import("./input.js").Input} input
-   * @param {{pointer: boolean, pointer_lock: boolean, wheel: boolean}} controls
+   * @param {{pointer: "lock" | "position" | null, wheel: boolean}} controls
    * @param {() => number} aspect width over height of the picture
    */
   constructor(stage, input, controls, aspect) {
@@ -25,7 +25,7 @@ export class Pointer {
 
   /** Whether a click captures the mouse. */
   get canLock() {
-    return Boolean(this.#controls.pointer_lock && this.#stage.requestPointerLock && matchMedia("(pointer: fine)").matches);
+    return this.#controls.pointer === "lock" && "requestPointerLock" in this.#stage && matchMedia("(pointer: fine)").matches;
   }
 
   get isLocked() {
@@ -55,7 +55,8 @@ export class Pointer {
     }
     this.#place(event);
     if (event.pointerType === "touch") {
-      this.#touch = { id: event.pointerId, x: event.clientX, y: event.clientY, startX: event.clientX, startY: event.clientY, time: event.timeStamp };
+      const { clientX: x, clientY: y } = event;
+      this.#touch = { id: event.pointerId, x, y, startX: x, startY: y, time: event.timeStamp };
     } else {
       this.#input.button(event.button, true, event.buttons, event.timeStamp);
     }

@@ -21,9 +21,10 @@
  *
  * @param {object} schema
  * @param {string[]} required names that a context must have
+ * @param {Record<string, unknown>} defaults values where the schema names none
  * @returns {Field[]}
  */
-export function readFields(schema, required = []) {
+export function readFields(schema, required = [], defaults = {}) {
   return Object.entries(schema?.properties ?? {}).map(([name, property]) => {
     const whole = flatten(property, schema);
     return {
@@ -31,7 +32,7 @@ export function readFields(schema, required = []) {
       kind: kindOf(name, whole),
       title: whole.title ?? titleOf(name),
       description: whole.description ?? "",
-      initial: whole.default ?? null,
+      initial: whole.default ?? defaults[name] ?? null,
       required: required.includes(name),
       choices: whole.enum ?? [],
       maxLength: whole.maxLength,

@@ -49,7 +49,7 @@ export class Sender {
     cancelAnimationFrame(this.#frame);
     this.#frame = 0;
     const body = this.#input.snapshot();
-    const seq = this.#send("controls", body);
+    const seq = this.#send("controls", { t: performance.now(), ...body });
     this.#input.sent(seq !== null);
     if (seq === null) return;
     this.#lastSent = performance.now();
@@ -69,13 +69,13 @@ export class Sender {
   }
 
   #ping() {
-    this.#send("ping", {});
+    this.#send("ping", { t: performance.now() });
   }
 
   #send(type, body) {
     if (!this.#channel.isOpen) return null;
     const seq = this.#seq;
-    const message = { v: VERSION, type, seq, t: performance.now(), ...body };
+    const message = { v: VERSION, type, seq, ...body };
     if (!this.#channel.send(message)) return null;
     this.#seq += 1;
     return seq;

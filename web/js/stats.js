@@ -40,6 +40,7 @@ export class Stats {
    * @param {import("./session.js").Session} session
    */
   async update(session) {
+    this.line.hidden = !session.viewer;
     this.#write("fps", format(this.#fps(), "fps"));
     this.#write("latency", format(this.latency.median, "ms"));
     this.#write("transport", { webrtc: "WebRTC", mjpeg: "MJPEG" }[session.transport] ?? "–");
@@ -50,7 +51,7 @@ export class Stats {
   #fps() {
     const now = performance.now();
     this.#times = this.#times.filter((time) => now - time <= WINDOW_MS);
-    return this.#times.length ? (1000 * this.#times.length) / WINDOW_MS : null;
+    return this.#times.length > 1 ? (1000 * (this.#times.length - 1)) / (now - this.#times[0]) : null;
   }
 
   #write(name, text) {

@@ -1,10 +1,13 @@
 import { request } from "./api.js";
 
-/** Until the first picture; after it the viewer gives up. */
-const PICTURE_MS = 4000;
+/** A connection must be there after this time, and a picture as long after its first packet. */
+const CONNECT_MS = 4000;
+/** How long a connected server may take to its first packet: the model may still be warming up. */
+const PATIENCE_MS = 30_000;
 /** How long a connection may be interrupted before it counts as lost. */
 const INTERRUPTION_MS = 3000;
 const CANDIDATE_BATCH_MS = 50;
+const BLOCKED = "WebRTC could not connect (UDP blocked?)";
 
 /**
  * Shows a session by WebRTC, received with WHEP (draft-ietf-wish-whep): the offer is sent at once, candidates trickle after it.
@@ -19,7 +22,9 @@ export class WebrtcViewer {
   #candidates = [];
   #timer = 0;
   #interruption = 0;
+  #deadline = 0;
   #stopped = false;
+  #end;
 
   static get isSupported() {
     return typeof RTCPeerConnection === "function";
@@ -35,8 +40,6 @@ export class WebrtcViewer {
     this.ended = new Promise((resolve) => (this.#end = resolve));
   }
 
-  #end;
-
   /**
    * Resolves when the first picture is there; rejects with the reason if it does not come.
    *
@@ -51,18 +54,16 @@ export class WebrtcViewer {
     const { receiver } = pc.addTransceiver("video", { direction: "recvonly" });
     if ("jitterBufferTarget" in receiver) receiver.jitterBufferTarget = 0;
     const data = pc.createDataChannel("controls", { ordered: true });
-    channel.adopt(data, () => pc.sctp?.maxMessageSize ?? 0);
+    channel.adopt(data);
     data.addEventListener("close", () => this.#end("the connection was closed"));
-    const shown = this.#shown(expectPicture, signal);
-    shown.catch(() => {});
-    await this.#negotiate(place, signal);
-    await shown;
+    await Promise.all([this.#shown(expectPicture, signal), this.#negotiate(place, signal)]);
   }
 
   async stop() {
     this.#stopped = true;
     clearTimeout(this.#timer);
     clearTimeout(this.#interruption);
+    clearTimeout(this.#deadline);
     this.#pc?.close();
     this.video.srcObject = null;
     this.#end("stopped");
@@ -87,20 +88,28 @@ export class WebrtcViewer {
 
   #shown(expectPicture, signal) {
     return new Promise((resolve, reject) => {
-      const late = setTimeout(() => reject(new Error("WebRTC could not connect (UDP blocked?)")), PICTURE_MS);
-      signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+      const within = (milliseconds, why) => {
+        clearTimeout(this.#deadline);
+        this.#deadline = setTimeout(() => reject(new Error(why)), milliseconds);
+      };
       const done = () => {
-        clearTimeout(late);
+        clearTimeout(this.#deadline);
         resolve();
       };
-      this.#pc.addEventListener("track", ({ track, streams }) => this.#show(track, streams));
+      signal.addEventListener("abort", () => reject(signal.reason), { once: true });
       this.video.addEventListener("loadeddata", done, { once: true });
+      this.#pc.addEventListener("track", ({ track, streams }) => {
+        track.addEventListener("unmute", () => within(CONNECT_MS, "WebRTC brought no picture"), { once: true });
+        this.#show(track, streams);
+      });
       this.#pc.addEventListener("connectionstatechange", () => {
         const state = this.#pc.connectionState;
+        if (state === "connected") within(PATIENCE_MS, "WebRTC brought no picture");
         if (state === "connected" && !expectPicture) done();
-        if (state === "failed") reject(new Error("WebRTC could not connect (UDP blocked?)"));
+        if (state === "failed") reject(new Error(BLOCKED));
         this.#watch(state);
       });
+      within(CONNECT_MS, BLOCKED);
     });
   }
 
