@@ -6,7 +6,14 @@ import json
 from collections.abc import Callable
 
 import numpy as np
-from aiortc import RTCConfiguration, RTCDataChannel, RTCPeerConnection, RTCRtpSender, RTCSessionDescription, VideoStreamTrack
+from aiortc import (
+    RTCConfiguration,
+    RTCDataChannel,
+    RTCPeerConnection,
+    RTCRtpSender,
+    RTCSessionDescription,
+    VideoStreamTrack,
+)
 from av import VideoFrame
 from numpy.typing import NDArray
 

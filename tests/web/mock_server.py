@@ -1,4 +1,7 @@
-"""The server's API as the page sees it, over pictures made on the spot: records what the page says, fails when told to."""
+"""The server's API as the page sees it, over pictures made on the spot.
+
+It records what the page says, and fails when it is told to.
+"""
 
 from __future__ import annotations
 
@@ -141,11 +144,15 @@ class MockServer:
         for socket in list(self._sockets):
             asyncio.run_coroutine_threadsafe(socket.send_json(message), self._loop).result(5)
 
-    def end_session(self) -> None:
-        """The session is gone, as after an idle timeout; its picture ends."""
+    def drop_connections(self) -> None:
+        """Every WebRTC connection ends; the sessions live."""
         assert self._loop is not None
-        self.alive.clear()
         asyncio.run_coroutine_threadsafe(self._close_peers(), self._loop).result(5)
+
+    def end_sessions(self) -> None:
+        """All sessions are gone, as after an idle timeout, and so are their pictures."""
+        self.alive.clear()
+        self.drop_connections()
 
     def _run(self) -> None:
         self._loop = asyncio.new_event_loop()

@@ -242,12 +242,17 @@ export class Console {
 
   #startIfComplete() {
     const { missing } = this.#form;
-    if (missing.length) this.#form.showErrors(new Map(missing.map((name) => [name, "This is needed to start."])));
-    else this.#session.start();
+    if (!missing.length) {
+      this.#session.start();
+      return;
+    }
+    this.#form.showErrors(new Map(missing.map((name) => [name, "This is needed to start."])));
+    this.#form.focusError();
   }
 
   #showErrors(problem) {
     const unknown = this.#form.showErrors(problem.fields);
+    this.#form.focusError();
     if (problem.fields.size === 0 || unknown.length) this.#toasts.show(problem.message);
   }
 }

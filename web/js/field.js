@@ -8,7 +8,7 @@ const SEGMENTS = { choices: 4, letters: 28 };
  *
  * @param {import("./schema.js").Field} field
  * @param {(now: boolean) => void} onChange `now`: the person has finished and does not want to wait
- * @returns {{element: HTMLElement, value: unknown, set: (value: unknown) => void, showError: (text: string) => void, focus: () => void}}
+ * @returns {{element: HTMLElement, value: unknown, isInvalid: boolean, set: (value: unknown) => void, showError: (text: string) => void, focus: () => void}}
  */
 export function makeControl(field, onChange) {
   const makers = { text, prompt, number, boolean, choice, image };
@@ -22,6 +22,9 @@ export function makeControl(field, onChange) {
       return part.get();
     },
     set: part.set,
+    get isInvalid() {
+      return frame.element.classList.contains("invalid");
+    },
     showError: frame.showError,
     focus: () => frame.body.querySelector("input, select, textarea").focus(),
   };

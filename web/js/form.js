@@ -49,12 +49,21 @@ export class SchemaForm {
     this.#controls.get(name).set(value);
   }
 
-  /** Shows a sentence at each field that is named, and clears all others. @returns {string[]} names without a control */
+  /**
+   * Shows a sentence at each field that is named, and clears all others.
+   *
+   * @param {Map<string, string>} sentences
+   * @returns {string[]} names without a control
+   */
   showErrors(sentences) {
     for (const [name, control] of this.#controls) control.showError(sentences.get(name) ?? "");
-    const first = [...sentences.keys()].find((name) => this.#controls.has(name));
-    if (first) this.#controls.get(first).focus();
     return [...sentences.keys()].filter((name) => !this.#controls.has(name));
+  }
+
+  /** Takes the person to the first field that is marked. */
+  focusError() {
+    const marked = this.#fields.find(({ name }) => this.#controls.get(name).isInvalid);
+    if (marked) this.#controls.get(marked.name).focus();
   }
 
   #value(name) {

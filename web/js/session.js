@@ -59,10 +59,11 @@ export class Session extends EventTarget {
   start() {
     this.#run?.abort();
     this.#run = new AbortController();
+    const { signal } = this.#run;
     this.#backoff.reset();
     this.#chooseTransport();
-    this.#stay(this.#run.signal).catch((error) => {
-      if (error.name !== "AbortError") this.#fail(error);
+    this.#stay(signal).catch((error) => {
+      if (!signal.aborted) this.#fail(error);
     });
   }
 
@@ -100,11 +101,12 @@ export class Session extends EventTarget {
       try {
         await this.#takePlace(signal);
         const why = await this.#watch(signal);
+        signal.throwIfAborted();
         this.#state("reconnecting", `Connecting again: ${why}`);
       } catch (error) {
         if (signal.aborted) throw error;
         if (this.#canFallBack(error)) {
-          this.#fallBack(error instanceof Problem ? `WebRTC could not connect (${error.message})` : error.message);
+          this.#fallBack(error instanceof Problem ? `WebRTC could not connect (${error.message.replace(/\.$/, "")})` : error.message);
           continue;
         }
         this.#expect(error);
