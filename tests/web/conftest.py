@@ -1,18 +1,21 @@
+"""Chromium and the mock server.
+
+Outside libraries are imported when a fixture is asked for, so that a place without them skips the tests.
+"""
+
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-pytest.importorskip("playwright", reason="the playwright Python package is not installed: the page is not tested")
-pytest.importorskip("aiortc", reason="aiortc is not installed: the page is not tested")
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, ConsoleMessage, Page
 
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
-
-from .mock_server import Behaviour, MockServer
+    from .mock_server import MockServer
 
 FLAGS = [
     "--no-sandbox",
@@ -27,6 +30,8 @@ FLAGS = [
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
     path = shutil.which("chromium")
     if path is None:
         pytest.skip("there is no chromium on the PATH: the page is not tested")
@@ -38,6 +43,8 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def server() -> Iterator[MockServer]:
+    from .mock_server import Behaviour, MockServer
+
     with MockServer(Behaviour()) as running:
         yield running
 
@@ -55,7 +62,7 @@ class Visit:
             self.complaints.append(message.text)
 
 
-Opener = Callable[..., Page]
+Opener = Callable[..., "Page"]
 
 
 @pytest.fixture

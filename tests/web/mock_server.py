@@ -83,7 +83,7 @@ class Behaviour:
     full_answers: int = 0
     refused_field: str | None = None
     whep: str = "serve"  # "serve", "refuse" or "deaf" (answers, and no packet ever comes)
-    send_pictures: bool = True
+    pointer: str | None = "lock"
 
 
 class MockServer:
@@ -138,9 +138,15 @@ class MockServer:
     def count(self, method: str, ending: str) -> int:
         return sum(1 for call in self.calls if call[0] == method and call[1].endswith(ending))
 
+    @property
+    def created(self) -> list[Any]:
+        """Contexts of the places that were asked for."""
+        return [body["context"] for method, path, body in self.calls if path == "/api/sessions"]
+
     def say(self, message: dict[str, Any]) -> None:
         """Sends a message to the page over every WebSocket."""
         assert self._loop is not None
+        self.wait_for(lambda: bool(self._sockets), "a WebSocket of the page")
         for socket in list(self._sockets):
             asyncio.run_coroutine_threadsafe(socket.send_json(message), self._loop).result(5)
 
@@ -213,7 +219,7 @@ class MockServer:
                     "keys": KEYS,
                     "opposing": [["KeyS", "KeyW"], ["KeyA", "KeyD"]],
                     "aliases": {"ArrowUp": "KeyW", "ArrowDown": "KeyS", "ArrowLeft": "KeyA", "ArrowRight": "KeyD"},
-                    "pointer": "lock",
+                    "pointer": self.behaviour.pointer,
                     "wheel": True,
                     "sticks": ["move", "look"],
                     "gamepad": True,
@@ -295,9 +301,8 @@ class MockServer:
         yield b"--frame\r\n"
         index = 0
         while session in self.alive and not self._server.should_exit:
-            if self.behaviour.send_pictures:
-                yield part(index, self.action_seq)
-                index += 1
+            yield part(index, self.action_seq)
+            index += 1
             await asyncio.sleep(1 / FPS)
 
     async def _controls(self, socket: WebSocket) -> None:
@@ -335,14 +340,16 @@ def problem(status: int, kind: str, detail: str, *, headers: dict[str, str] | No
 
 def part(index: int, action_seq: int | None) -> bytes:
     jpeg = picture(index % 21)
-    identity = f"epoch=1; seq={index}; index=0; action_seq={'' if action_seq is None else action_seq}"
+    action = "" if action_seq is None else action_seq
+    identity = f"session=s;epoch=1;seq={index};index=0;action={action}"
     head = f"Content-Type: image/jpeg\r\nContent-Length: {len(jpeg)}\r\nX-Frame: {identity}\r\n\r\n"
     return head.encode() + jpeg + b"\r\n--frame\r\n"
 
 
 @cache
 def picture(index: int) -> bytes:
-    return simplejpeg.encode_jpeg(paint(index), quality=80, colorspace="RGB")
+    jpeg: bytes = simplejpeg.encode_jpeg(paint(index), quality=80, colorspace="RGB")
+    return jpeg
 
 
 def paint(index: int) -> NDArray[np.uint8]:
@@ -351,4 +358,5 @@ def paint(index: int) -> NDArray[np.uint8]:
     depth = 1 / np.maximum(0.08, np.maximum(np.abs(x) * 0.7, np.abs(y)))
     rings = 0.5 + 0.5 * np.sin(depth * 5 + index * 0.3)
     light = np.clip(1.3 / depth, 0, 1) * (0.35 + 0.65 * rings)
-    return (light[..., None] * np.array([255, 190, 120])).astype(np.uint8)
+    pixels: NDArray[np.uint8] = (light[..., None] * np.array([255, 190, 120])).astype(np.uint8)
+    return pixels

@@ -6,7 +6,11 @@ import re
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+
+pytest.importorskip("playwright", reason="the playwright package is not installed: the page is not tested")
+pytest.importorskip("aiortc", reason="aiortc is not installed: the page is not tested")
+
+from playwright.sync_api import FilePayload, Page, expect
 
 from .conftest import Opener
 from .mock_server import MockServer
@@ -25,6 +29,10 @@ def live(page: Page) -> Page:
 
 def stat(page: Page, name: str) -> str:
     return page.locator(f'[data-stat="{name}"]').inner_text()
+
+
+def png(data: bytes) -> FilePayload:
+    return {"name": "first.png", "mimeType": "image/png", "buffer": data}
 
 
 def controls(server: MockServer) -> list[dict[str, Any]]:
@@ -201,6 +209,31 @@ def test_a_click_locks_the_mouse_and_movement_is_sent(visit: Opener, server: Moc
     assert [edge["kind"] for edge in server.edges()][-2:] == ["button_down", "button_up"]
 
 
+def test_where_the_pointer_is_is_sent_when_the_demo_asks_for_that(visit: Opener, server: MockServer) -> None:
+    server.behaviour.pointer = "position"
+    page = live(visit(MJPEG))
+    expect(page.locator("#hint")).to_be_hidden()
+    box = page.locator("#stage").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 4)
+    page.mouse.down(button="right")
+    page.mouse.up(button="right")
+    server.wait_for(lambda: any(edge["kind"] == "button_up" for edge in server.edges()), "the click")
+    down = next(m for m in controls(server) if any(edge["kind"] == "button_down" for edge in m["edges"]))
+    assert down["pointer"] == {"buttons": 2, "x": pytest.approx(0.5, abs=0.01), "y": pytest.approx(0.25, abs=0.01)}
+    assert controls(server)[-1]["pointer"]["buttons"] == 0
+
+
+def test_keys_steer_again_after_a_click_on_a_control(visit: Opener, server: MockServer) -> None:
+    page = live(visit(MJPEG))
+    page.click("#stats-toggle")
+    page.get_by_role("radio", name="lava").click()
+    page.keyboard.press("Space")
+    page.keyboard.press("ArrowLeft")
+    server.wait_for(lambda: len(server.edges()) == 4, "both keys")
+    assert server.fields() == {"theme": "lava"}
+
+
 def test_the_wheel_is_sent(visit: Opener, server: MockServer) -> None:
     page = live(visit(MJPEG))
     page.mouse.move(300, 300)
@@ -259,16 +292,14 @@ def test_enter_sends_the_prompt_and_keeps_it_one_line(visit: Opener, server: Moc
 
 def test_a_small_picture_is_sent_as_a_data_url(visit: Opener, server: MockServer) -> None:
     page = live(visit(MJPEG))
-    file = {"name": "dot.png", "mimeType": "image/png", "buffer": b"\x89PNG dot"}
-    page.set_input_files("#field-picture", files=[file])
+    page.set_input_files("#field-picture", files=[png(b"\x89PNG dot")])
     server.wait_for(lambda: "picture" in server.fields(), "the picture")
     assert server.fields()["picture"].startswith("data:image/png;base64,")
 
 
 def test_a_large_picture_waits_for_the_reset(visit: Opener, server: MockServer) -> None:
     page = live(visit(MJPEG))
-    file = {"name": "wall.png", "mimeType": "image/png", "buffer": bytes(60_000)}
-    page.set_input_files("#field-picture", files=[file])
+    page.set_input_files("#field-picture", files=[png(bytes(60_000))])
     expect(page.locator(".toast")).to_contain_text("First picture takes effect with the next reset.")
     page.click("#reset")
     server.wait_for(lambda: server.count("POST", "/reset") == 1, "the reset")
@@ -285,12 +316,22 @@ def test_a_required_field_is_asked_for_before_the_start(visit: Opener, server: M
     page.click("#overlay-button")
     expect(page.locator("#field-picture-error")).to_have_text("This is needed to start.")
     assert server.count("POST", "/api/sessions") == 0
-    page.set_input_files("#field-picture", files=[{"name": "a.png", "mimeType": "image/png", "buffer": b"\x89PNG"}])
+    page.set_input_files("#field-picture", files=[png(b"\x89PNG")])
     page.click("#overlay-button")
     live(page)
-    context = next(body for method, path, body in server.calls if path == "/api/sessions")["context"]
+    context = server.created[0]
     assert context["picture"].startswith("data:image/png;base64,")
     assert context["seed"] == 7
+
+
+def test_enter_in_the_prompt_starts(visit: Opener, server: MockServer) -> None:
+    server.behaviour.required_context = ["prompt"]
+    server.behaviour.fields = {"properties": {"prompt": {"type": "string", "default": ""}}}
+    page = visit(MJPEG)
+    page.get_by_label("Prompt").fill("a harbour at night")
+    page.get_by_label("Prompt").press("Enter")
+    live(page)
+    assert server.created[0] == {"prompt": "a harbour at night"}
 
 
 def test_a_refused_field_is_shown_at_the_field(visit: Opener, server: MockServer) -> None:
@@ -417,7 +458,7 @@ def test_everything_that_can_be_worked_has_a_name(visit: Opener) -> None:
 
 
 def test_every_message_is_of_the_published_protocol(visit: Opener, server: MockServer) -> None:
-    published = pytest.importorskip("realtime_engine.infra.controls", reason="the controls are not installed")
+    published = pytest.importorskip("realtime_engine.infra.controls.parsing", reason="the controls are not installed")
     page = live(visit())
     page.keyboard.press("KeyW")
     page.mouse.move(300, 300)

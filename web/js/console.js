@@ -33,6 +33,7 @@ export class Console {
   #stats;
   #toasts;
   #state = "connecting";
+  #asking = false;
 
   /**
    * @param {object} demo the answer of `GET /api/demo`
@@ -91,6 +92,8 @@ export class Console {
     new Keyboard(this.#input, this.#demo.controls).listen();
     this.#pointer.listen();
     if (this.#demo.controls.gamepad) new GamepadPoller(this.#input).listen();
+    this.#find("form").addEventListener("submit", () => this.#asking && this.#startIfComplete());
+    this.#find("form").addEventListener("click", (event) => this.#returnFocus(event));
     this.#form.onChange = (name, value) => this.#setField(name, value);
   }
 
@@ -133,18 +136,25 @@ export class Console {
   /** A button works once at a time, and what goes wrong is said. */
   #on(id, act) {
     const button = this.#find(id);
-    button.addEventListener("click", async () => {
-      if (button.ariaBusy === "true") return;
-      button.ariaBusy = "true";
+    button.addEventListener("click", async (event) => {
+      if (button.getAttribute("aria-busy") === "true") return;
+      button.setAttribute("aria-busy", "true");
+      this.#returnFocus(event);
       try {
         await act(button);
       } catch (error) {
         if (error.status === 422) this.#showErrors(error);
         else this.#toasts.show(error.message);
       } finally {
-        button.ariaBusy = "false";
+        button.removeAttribute("aria-busy");
       }
     });
+  }
+
+  /** After a click the keys steer again; who works a control with the keyboard stays there. */
+  #returnFocus(event) {
+    if (event.detail === 0 || !event.target.matches("button, [type=range], [type=radio], [type=checkbox]")) return;
+    this.#find("stage").focus({ preventScroll: true });
   }
 
   async #reset() {
@@ -198,6 +208,7 @@ export class Console {
 
   #showState({ state, text, seconds }) {
     this.#state = state;
+    this.#asking = false;
     for (const id of ["reset", "pause", "seed"]) this.#find(id).disabled = !this.#session.hasPlace;
     this.#find("hint").hidden = state !== "live" || !this.#pointer.canLock;
     if (state !== "live") this.#stats.clear();
@@ -229,6 +240,7 @@ export class Console {
 
   /** Lets the person fill the form before a place is taken; `problem` names the fields that the server refused. */
   #askForFields(problem = null) {
+    this.#asking = true;
     this.#find("status").textContent = "Not started";
     this.#find("status").dataset.state = "waiting";
     if (problem) this.#showErrors(problem);

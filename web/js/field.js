@@ -38,7 +38,8 @@ function make(tag, properties = {}, ...children) {
 
 function makeFrame(field) {
   const id = `field-${field.name}`;
-  const readout = make("output", { className: "readout" });
+  const readout = make("span", { className: "readout" });
+  readout.setAttribute("aria-hidden", "true");
   const mark = field.required ? [make("span", { className: "required", textContent: "required" })] : [];
   const label = make("label", { htmlFor: id, id: `${id}-label` }, field.title, ...mark);
   const help = make("p", { className: "help", id: `${id}-help`, textContent: field.description });
@@ -72,7 +73,10 @@ function text(field, onChange, frame) {
 function prompt(field, onChange, frame) {
   const area = named(make("textarea", { rows: 2, enterKeyHint: "send" }), frame, field);
   const send = make("button", { type: "button", className: "send", textContent: "Send" });
-  send.addEventListener("click", () => onChange(true));
+  send.addEventListener("click", () => {
+    onChange(true);
+    area.form.requestSubmit();
+  });
   const part = writing(area, field, onChange);
   return { ...part, nodes: [area, send] };
 }
@@ -84,6 +88,7 @@ function writing(element, field, onChange) {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     event.preventDefault();
     onChange(true);
+    element.form.requestSubmit();
   });
   return {
     nodes: [element],

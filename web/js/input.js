@@ -1,7 +1,7 @@
 /** Edges that one message may carry; of more, the oldest are dropped. */
 const MOST_EDGES = 256;
 /** A message has at most 64 KiB; a longer text (a picture) travels with the context only. */
-const MOST_LETTERS = 16_000;
+const MOST_BYTES = 48_000;
 
 /**
  * What the person's hands are doing: the state that persists, and the edges since the last message.
@@ -134,7 +134,7 @@ export class Input {
 }
 
 function isTooLarge(value) {
-  return typeof value === "string" && value.length > MOST_LETTERS;
+  return typeof value === "string" && new TextEncoder().encode(value).length > MOST_BYTES;
 }
 
 function round(value) {

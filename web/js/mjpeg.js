@@ -8,12 +8,13 @@ const PATIENCE_MS = 30_000;
  * Shows a session as MJPEG. The page reads the stream itself and hands each JPEG to the `<img>`: so it knows which frame is
  * shown when, skips to the newest one if decoding falls behind, and learns why a stream ended.
  *
- * `ended` resolves with the reason when the picture is lost after it was shown.
+ * `ended` resolves with the reason when the picture is lost after it was shown, with "" when it was stopped.
  */
 export class MjpegViewer {
   #stopping = new AbortController();
   #next = null;
   #busy = false;
+  #last = null;
   #bytes = 0;
   #skipped = 0;
   #end;
@@ -53,7 +54,7 @@ export class MjpegViewer {
   async stop() {
     this.#stopping.abort();
     this.#next = null;
-    this.#end("stopped");
+    this.#end("");
   }
 
   /** @returns {Promise<Record<string, number | string>>} what was counted about the stream. */
@@ -71,7 +72,7 @@ export class MjpegViewer {
         parts.push(value).forEach((part) => this.#offer(part));
       }
     } catch (error) {
-      return error.name === "AbortError" ? "stopped" : "the stream broke off";
+      return error.name === "AbortError" ? "" : "the stream broke off";
     }
   }
 
@@ -85,10 +86,18 @@ export class MjpegViewer {
     this.#busy = true;
     while (this.#next) {
       const { headers, body } = this.#next;
+      const identity = headers.get("x-frame");
       this.#next = null;
-      if (await this.#show(body)) this.#report(headers.get("x-frame"));
+      if (this.#isRepeated(identity) || !(await this.#show(body))) continue;
+      this.#last = identity;
+      this.#report(identity);
     }
     this.#busy = false;
+  }
+
+  /** While nothing new comes, the server repeats the last picture to keep the connection. */
+  #isRepeated(identity) {
+    return identity !== undefined && identity === this.#last;
   }
 
   async #show(jpeg) {
@@ -108,8 +117,8 @@ export class MjpegViewer {
   }
 }
 
-/** @param {string | undefined} identity the X-Frame header: "epoch=1; seq=7; index=0; action_seq=12" */
+/** @param {string | undefined} identity the X-Frame header: "session=a;epoch=1;seq=7;index=0;action=12" */
 function actionSeqOf(identity) {
-  const found = identity?.match(/\baction_seq=(\d+)/);
+  const found = identity?.match(/;action=(\d+)$/);
   return found ? Number(found[1]) : null;
 }

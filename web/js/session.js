@@ -47,6 +47,7 @@ export class Session extends EventTarget {
     return this.#transport;
   }
 
+  /** What shows the picture now, or null. */
   get viewer() {
     return this.#viewer;
   }
@@ -61,6 +62,7 @@ export class Session extends EventTarget {
     this.#run = new AbortController();
     const { signal } = this.#run;
     this.#backoff.reset();
+    this.#tell("fallback", null);
     this.#chooseTransport();
     this.#stay(signal).catch((error) => {
       if (!signal.aborted) this.#fail(error);
@@ -102,7 +104,7 @@ export class Session extends EventTarget {
         await this.#takePlace(signal);
         const why = await this.#watch(signal);
         signal.throwIfAborted();
-        this.#state("reconnecting", `Connecting again: ${why}`);
+        this.#state("reconnecting", why ? `Connecting again: ${why}` : "Connecting again");
       } catch (error) {
         if (signal.aborted) throw error;
         if (this.#canFallBack(error)) {
@@ -167,6 +169,7 @@ export class Session extends EventTarget {
       return await viewer.ended;
     } finally {
       signal.removeEventListener("abort", stop);
+      this.#viewer = null;
       await viewer.stop();
     }
   }

@@ -12,7 +12,7 @@ const BLOCKED = "WebRTC could not connect (UDP blocked?)";
 /**
  * Shows a session by WebRTC, received with WHEP (draft-ietf-wish-whep): the offer is sent at once, candidates trickle after it.
  *
- * `ended` resolves with the reason when the picture is lost after it was shown.
+ * `ended` resolves with the reason when the picture is lost after it was shown, with "" when it was stopped.
  */
 export class WebrtcViewer {
   #pc = null;
@@ -66,7 +66,7 @@ export class WebrtcViewer {
     clearTimeout(this.#deadline);
     this.#pc?.close();
     this.video.srcObject = null;
-    this.#end("stopped");
+    this.#end("");
     if (!this.#location) return;
     await request("DELETE", this.#location, { token: this.#token, keepalive: true }).catch(() => {});
   }
