@@ -11,14 +11,10 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import simplejpeg
 import uvicorn
-from numpy.typing import NDArray
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -26,49 +22,10 @@ from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from .mock_demo import FIELDS, FPS, describe, paint, part
 from .mock_peer import MockPeer
 
 WEB = Path(__file__).parents[2] / "web"
-WIDTH, HEIGHT, FPS = 640, 360, 30
-
-FIELDS: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "prompt": {
-            "type": "string",
-            "default": "a quiet stone maze at dusk",
-            "title": "Prompt",
-            "description": "What the world looks like. Enter sends it.",
-            "maxLength": 200,
-        },
-        "theme": {"$ref": "#/$defs/Theme", "default": "stone", "description": "Colours of walls and sky."},
-        "fog": {
-            "type": "number",
-            "minimum": 0,
-            "maximum": 1,
-            "default": 0.4,
-            "title": "Fog",
-            "description": "How soon the distance fades.",
-        },
-        "seed": {"type": "integer", "minimum": 0, "maximum": 2147483647, "default": 7, "title": "Seed"},
-        "sprites": {"type": "boolean", "default": True, "title": "Moving lights"},
-        "picture": {
-            "anyOf": [{"type": "string", "contentMediaType": "image/*"}, {"type": "null"}],
-            "default": None,
-            "title": "First picture",
-        },
-    },
-    "$defs": {"Theme": {"type": "string", "enum": ["stone", "ice", "lava"], "title": "Theme"}},
-}
-
-KEYS = [
-    {"code": "KeyW", "label": "forward", "group": "move"},
-    {"code": "KeyS", "label": "back", "group": "move"},
-    {"code": "KeyA", "label": "left", "group": "move"},
-    {"code": "KeyD", "label": "right", "group": "move"},
-    {"code": "Space", "label": "jump", "group": "act"},
-    {"code": "ShiftLeft", "label": "run", "group": "act"},
-]
 
 
 @dataclass
@@ -77,7 +34,7 @@ class Behaviour:
 
     transports: list[str] = field(default_factory=lambda: ["webrtc", "mjpeg"])
     required_context: list[str] = field(default_factory=list)
-    fields: dict[str, Any] = field(default_factory=lambda: FIELDS)
+    fields: dict[str, Any] | None = field(default_factory=lambda: FIELDS)
     loading_polls: int = 0
     load_error: str | None = None
     full_answers: int = 0
@@ -204,34 +161,10 @@ class MockServer:
             state, progress = "loading", {"message": "Reading weights 3 of 8", "fraction": 0.375}
         elif self.behaviour.load_error:
             state = "failed"
-        return JSONResponse(
-            {
-                "name": "maze",
-                "title": "The Maze",
-                "description": "A first-person world, rendered live by the engine. Everyone walks in their own copy.",
-                "state": state,
-                "progress": progress,
-                "error": self.behaviour.load_error,
-                "manifest": {"max_sessions": 4, "chunk_shape": [1, HEIGHT, WIDTH, 3], "rate_hz": FPS},
-                "video": {"width": WIDTH, "height": HEIGHT, "fps": FPS},
-                "controls": {
-                    "v": 1,
-                    "keys": KEYS,
-                    "opposing": [["KeyS", "KeyW"], ["KeyA", "KeyD"]],
-                    "aliases": {"ArrowUp": "KeyW", "ArrowDown": "KeyS", "ArrowLeft": "KeyA", "ArrowRight": "KeyD"},
-                    "pointer": self.behaviour.pointer,
-                    "wheel": True,
-                    "sticks": ["move", "look"],
-                    "gamepad": True,
-                    "fields": self.behaviour.fields,
-                    "defaults": {},
-                },
-                "required_context": self.behaviour.required_context,
-                "transports": self.behaviour.transports,
-                "ice_servers": [],
-                "page": None,
-            }
-        )
+        described = describe(self.behaviour.fields, self.behaviour.pointer)
+        more = {"state": state, "progress": progress, "error": self.behaviour.load_error}
+        context = {"required_context": self.behaviour.required_context, "transports": self.behaviour.transports}
+        return JSONResponse({**described, **more, **context})
 
     async def _create(self, request: Request) -> Response:
         body = await request.json()
@@ -336,27 +269,3 @@ def reply(socket: WebSocket, text: str) -> None:
 def problem(status: int, kind: str, detail: str, *, headers: dict[str, str] | None = None, **more: object) -> Response:
     body = {"type": f"urn:realtime-engine:problem:{kind}", "title": kind, "status": status, "detail": detail, **more}
     return JSONResponse(body, status, headers, media_type="application/problem+json")
-
-
-def part(index: int, action_seq: int | None) -> bytes:
-    jpeg = picture(index % 21)
-    action = "" if action_seq is None else action_seq
-    identity = f"session=s;epoch=1;seq={index};index=0;action={action}"
-    head = f"Content-Type: image/jpeg\r\nContent-Length: {len(jpeg)}\r\nX-Frame: {identity}\r\n\r\n"
-    return head.encode() + jpeg + b"\r\n--frame\r\n"
-
-
-@cache
-def picture(index: int) -> bytes:
-    jpeg: bytes = simplejpeg.encode_jpeg(paint(index), quality=80, colorspace="RGB")
-    return jpeg
-
-
-def paint(index: int) -> NDArray[np.uint8]:
-    """A corridor of light that moves with the index: (360, 640, 3) uint8 RGB."""
-    y, x = np.mgrid[-1 : 1 : HEIGHT * 1j, -1.78 : 1.78 : WIDTH * 1j]
-    depth = 1 / np.maximum(0.08, np.maximum(np.abs(x) * 0.7, np.abs(y)))
-    rings = 0.5 + 0.5 * np.sin(depth * 5 + index * 0.3)
-    light = np.clip(1.3 / depth, 0, 1) * (0.35 + 0.65 * rings)
-    pixels: NDArray[np.uint8] = (light[..., None] * np.array([255, 190, 120])).astype(np.uint8)
-    return pixels

@@ -14,7 +14,8 @@ pytest.importorskip("aiortc", reason="aiortc is not installed: the page is not t
 
 from playwright.sync_api import Browser, Page
 
-from .mock_server import FIELDS, Behaviour, MockServer
+from .mock_demo import FIELDS
+from .mock_server import Behaviour, MockServer
 
 
 @pytest.fixture(scope="module")

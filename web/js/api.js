@@ -93,10 +93,12 @@ export class Place {
     this.#links = links;
   }
 
+  /** Where a WebRTC offer goes. */
   get whep() {
     return resolve(this.#links.whep);
   }
 
+  /** Where the MJPEG stream is. */
   get mjpeg() {
     return this.#withToken(this.#links.mjpeg);
   }
@@ -113,6 +115,7 @@ export class Place {
     await request("GET", resolve(this.#links.self), { token: this.token });
   }
 
+  /** Pauses the session, or lets it run on. */
   async setActive(active) {
     await request("PATCH", resolve(this.#links.self), { token: this.token, json: { active } });
   }

@@ -37,7 +37,8 @@ async function main() {
   if (demo.state === "failed") {
     find("status").textContent = "Failed";
     find("status").dataset.state = "ended";
-    overlay.show("The model could not be loaded", { text: demo.error, button: "Look again", onClick: () => location.reload() });
+    const again = { button: "Look again", onClick: () => location.reload() };
+    overlay.show("The model could not be loaded", { text: demo.error, ...again });
     return;
   }
   const asked = new URLSearchParams(location.search).get("transport");

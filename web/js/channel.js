@@ -13,6 +13,7 @@ export class ControlChannel extends EventTarget {
   #timer = 0;
   #backoff = new Backoff();
 
+  /** Whether a message would find a way. */
   get isOpen() {
     return this.#data?.readyState === "open" || this.#socket?.readyState === WebSocket.OPEN;
   }
@@ -50,6 +51,7 @@ export class ControlChannel extends EventTarget {
     return true;
   }
 
+  /** Ends the WebSocket; a data channel ends with its connection. */
   close() {
     clearTimeout(this.#timer);
     this.#url = null;

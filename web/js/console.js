@@ -14,7 +14,14 @@ import { Stick } from "./stick.js";
 import { Toasts } from "./toasts.js";
 
 const STATS_MS = 500;
-const SHORT = { connecting: "Connecting", waiting: "Waiting", live: "Live", paused: "Paused", reconnecting: "Reconnecting", ended: "Ended" };
+const SHORT = {
+  connecting: "Connecting",
+  waiting: "Waiting",
+  live: "Live",
+  paused: "Paused",
+  reconnecting: "Reconnecting",
+  ended: "Ended",
+};
 
 /** Everything a person touches, joined to one session of a demo that is ready. */
 export class Console {
@@ -47,7 +54,7 @@ export class Console {
     this.#find = find;
     this.#toasts = new Toasts(find("toasts"));
     this.#form = new SchemaForm(find("form"), demo.controls, demo.required_context);
-    this.#picture = new Picture(find("stage"), find("video"), find("image"), demo.video);
+    this.#picture = new Picture(find("video"), find("image"), demo.video);
     this.#sender = new Sender(this.#input, this.#channel);
     this.#legend = new Legend(find("legend"), demo.controls, this.#input);
     this.#pointer = new Pointer(find("stage"), this.#input, demo.controls, () => this.#picture.aspect);
@@ -219,7 +226,8 @@ export class Console {
       this.#overlay.show("All places are taken", { text: `Trying again in ${seconds} s`, progress: null });
     }
     if (state === "ended") {
-      this.#overlay.show("The session has ended", { text, button: "Start again", onClick: () => this.#session.start(), soft });
+      const again = { button: "Start again", onClick: () => this.#session.start() };
+      this.#overlay.show("The session has ended", { text, soft, ...again });
     }
     this.#showActive();
   }

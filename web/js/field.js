@@ -8,7 +8,14 @@ const SEGMENTS = { choices: 4, letters: 28 };
  *
  * @param {import("./schema.js").Field} field
  * @param {(now: boolean) => void} onChange `now`: the person has finished and does not want to wait
- * @returns {{element: HTMLElement, value: unknown, isInvalid: boolean, set: (value: unknown) => void, showError: (text: string) => void, focus: () => void}}
+ * @returns {{
+ *   element: HTMLElement,
+ *   value: unknown,
+ *   isInvalid: boolean,
+ *   set: (value: unknown) => void,
+ *   showError: (sentence: string) => void,
+ *   focus: () => void,
+ * }} `value` is null while there is none
  */
 export function makeControl(field, onChange) {
   const makers = { text, prompt, number, boolean, choice, image };
@@ -183,7 +190,8 @@ function image(field, onChange, frame) {
   input.addEventListener("change", async () => {
     const [file] = input.files;
     if (file?.size > MOST_IMAGE_BYTES) {
-      frame.showError(`This picture has ${Math.ceil(file.size / 2 ** 20)} MB; at most ${MOST_IMAGE_BYTES / 2 ** 20} MB can be sent.`);
+      const [size, most] = [file.size, MOST_IMAGE_BYTES].map((bytes) => Math.ceil(bytes / 2 ** 20));
+      frame.showError(`This picture has ${size} MB; at most ${most} MB can be sent.`);
       return;
     }
     set(file ? await readDataUrl(file) : null);

@@ -13,7 +13,7 @@ export class SchemaForm {
 
   /**
    * @param {HTMLFormElement} form is filled
-   * @param {{fields: object | null, defaults: Record<string, unknown>}} controls the JSON Schema of the fields, and their values
+   * @param {{fields: object | null, defaults: Record<string, unknown>}} controls JSON Schema of the fields, their values
    * @param {string[]} required names that a context must have
    */
   constructor(form, { fields, defaults }, required) {
@@ -24,11 +24,12 @@ export class SchemaForm {
     form.addEventListener("submit", (event) => event.preventDefault());
   }
 
+  /** Whether the demo has no fields. */
   get isEmpty() {
     return this.#fields.length === 0;
   }
 
-  /** @returns {Field | undefined} */
+  /** @returns {import("./schema.js").Field | undefined} */
   field(name) {
     return this.#fields.find((field) => field.name === name);
   }

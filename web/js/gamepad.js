@@ -13,6 +13,7 @@ export class GamepadPoller {
     this.#input = input;
   }
 
+  /** Begins to read. */
   listen() {
     if (!navigator.getGamepads) return;
     addEventListener("gamepadconnected", () => this.#start());

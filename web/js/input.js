@@ -7,8 +7,8 @@ const MOST_BYTES = 48_000;
  * What the person's hands are doing: the state that persists, and the edges since the last message.
  *
  * `onChange(urgent)` is called after each change; without `urgent` the change may wait for the next animation frame.
- * Coordinates: `x` and `y` of the pointer run from 0 to 1 over the picture, `dx` and `dy` are CSS pixels; sticks run from -1 to
- * 1, right and down positive, as the axes of a gamepad do.
+ * Coordinates: `x` and `y` of the pointer run from 0 to 1 over the picture, `dx` and `dy` are CSS pixels; sticks run from
+ * -1 to 1, right and down positive, as the axes of a gamepad do.
  */
 export class Input {
   #edges = [];
@@ -26,12 +26,14 @@ export class Input {
     this.onChange = (_urgent) => {};
   }
 
+  /** The key with this `KeyboardEvent.code` went down at `time`: milliseconds of `performance.now()`, as all times here. */
   press(code, time) {
     if (this.keys.includes(code)) return;
     this.keys.push(code);
     this.#edge({ kind: "key_down", code }, time);
   }
 
+  /** The key is up again; nothing happens if it was not held. */
   release(code, time) {
     if (!this.keys.includes(code)) return;
     this.keys = this.keys.filter((held) => held !== code);
@@ -47,35 +49,41 @@ export class Input {
     this.onChange(false);
   }
 
+  /** The pointer is there. */
   place(x, y) {
     this.pointer = { ...this.pointer, x: round(x), y: round(y) };
     this.onChange(false);
   }
 
+  /** The pointer moved; movement is summed up until the next message or the next other edge. */
   move(dx, dy, time) {
     this.#move = { dx: (this.#move?.dx ?? 0) + dx, dy: (this.#move?.dy ?? 0) + dy, time };
     this.onChange(false);
   }
 
+  /** A mouse button changed; `buttons` are all that are down now, as in `MouseEvent.buttons`. */
   button(button, down, buttons, time) {
     this.pointer = { ...this.pointer, buttons };
     this.#edge({ kind: down ? "button_down" : "button_up", button }, time);
   }
 
+  /** The wheel turned, in CSS pixels. */
   wheel(dx, dy, time) {
     this.#edge({ kind: "wheel", dx, dy }, time);
   }
 
+  /** A finger tapped there. */
   tap(x, y, time) {
     this.#edge({ kind: "tap", x: round(x), y: round(y) }, time);
   }
 
+  /** A touch stick is deflected so far. */
   stick(name, x, y) {
     this.sticks[name] = [round(x), round(y)];
     this.onChange(false);
   }
 
-  /** @param {{axes: number[], buttons: number[]} | null} state */
+  /** @param {{axes: number[], buttons: number[]} | null} state null when there is none */
   setGamepad(state) {
     this.gamepad = state;
     this.onChange(false);

@@ -18,6 +18,7 @@ export class Keyboard {
     this.#known = new Set([...keys.map((key) => key.code), ...Object.keys(aliases)]);
   }
 
+  /** Begins to read. */
   listen() {
     addEventListener("keydown", (event) => this.#down(event));
     addEventListener("keyup", (event) => this.#up(event));

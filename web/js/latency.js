@@ -6,8 +6,8 @@ const PATIENCE_MS = 5000;
 const MOST_UNMATCHED = 240;
 
 /**
- * Measures key-to-pixel latency: from a key press to the presentation of the first frame that was shaped by the message which
- * carried it. All times in milliseconds of `performance.now()`.
+ * Measures key-to-pixel latency: from a key press to the presentation of the first frame that was shaped by the message
+ * which carried it. All times in milliseconds of `performance.now()`.
  */
 export class KeyToPixel {
   #presses = [];

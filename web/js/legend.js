@@ -59,7 +59,8 @@ export class Legend {
   }
 }
 
-const NAMES = { ArrowUp: "↑", ArrowDown: "↓", ArrowLeft: "←", ArrowRight: "→", ShiftLeft: "Shift", ControlLeft: "Ctrl" };
+const ARROWS = { ArrowUp: "↑", ArrowDown: "↓", ArrowLeft: "←", ArrowRight: "→" };
+const NAMES = { ...ARROWS, ShiftLeft: "Shift", ControlLeft: "Ctrl" };
 
 /** "KeyW" -> "W": what stands on the key of a common keyboard. */
 function keyName(code) {

@@ -51,6 +51,7 @@ export class MjpegViewer {
     else first.catch(() => {});
   }
 
+  /** Ends the stream; the last picture stays. */
   async stop() {
     this.#stopping.abort();
     this.#next = null;

@@ -9,7 +9,7 @@ export class MultipartReader {
 
   /**
    * @param {Uint8Array} bytes
-   * @returns {{headers: Map<string, string>, body: Uint8Array}[]} the parts that are complete now; header names in lower case
+   * @returns {{headers: Map<string, string>, body: Uint8Array}[]} complete parts; header names in lower case
    */
   push(bytes) {
     this.#buffer = joined(this.#buffer, bytes);

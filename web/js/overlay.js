@@ -27,6 +27,7 @@ export class Overlay {
     this.button.onclick = onClick;
   }
 
+  /** Lets the picture be seen. */
   hide() {
     this.element.hidden = true;
   }

@@ -3,24 +3,22 @@ import { WebrtcViewer } from "./webrtc.js";
 
 /** The place of the picture: a `<video>` for WebRTC, an `<img>` for MJPEG, one of them in sight. */
 export class Picture {
-  #stage;
   #size;
   #resolution = "";
 
   /**
-   * @param {HTMLElement} stage
    * @param {HTMLVideoElement} video
    * @param {HTMLImageElement} image
    * @param {{width: number, height: number}} size what the demo announces
    */
-  constructor(stage, video, image, size) {
-    this.#stage = stage;
+  constructor(video, image, size) {
     this.#size = size;
     this.video = video;
     this.image = image;
-    stage.style.setProperty("--aspect", `${size.width} / ${size.height}`);
+    document.documentElement.style.setProperty("--aspect", `${size.width} / ${size.height}`);
   }
 
+  /** Width over height. */
   get aspect() {
     return this.#size.width / this.#size.height;
   }

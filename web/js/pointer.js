@@ -28,10 +28,12 @@ export class Pointer {
     return this.#controls.pointer === "lock" && "requestPointerLock" in this.#stage && matchMedia("(pointer: fine)").matches;
   }
 
+  /** Whether the mouse is captured now. */
   get isLocked() {
     return document.pointerLockElement === this.#stage;
   }
 
+  /** Begins to read what the demo asks for. */
   listen() {
     if (this.#controls.wheel) {
       this.#stage.addEventListener("wheel", (event) => this.#wheel(event), { passive: false });

@@ -26,6 +26,7 @@ export class Sender {
     this.onPong = (_milliseconds) => {};
   }
 
+  /** Begins to repeat the state and to measure the round trip. */
   start() {
     this.#channel.addEventListener("open", () => {
       this.#input.repeatFields();

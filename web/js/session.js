@@ -6,8 +6,8 @@ import { WebrtcViewer } from "./webrtc.js";
  * One person's stay in the demo: takes a place, shows the picture, falls back to MJPEG, comes back after a loss.
  *
  * Events, with their `detail`:
- * - `state`: `{state, text, seconds}`; state is one of `connecting`, `waiting` (all places taken, next try in `seconds`), `live`,
- *   `reconnecting`, `ended`
+ * - `state`: `{state, text, seconds}`; state is one of `connecting`, `waiting` (all places taken, next try in `seconds`),
+ *   `live`, `reconnecting`, `ended`
  * - `fallback`: a sentence that says why MJPEG is shown, or `null` when WebRTC is tried again
  * - `place`: a place was taken with the context
  * - `refused`: the {@link Problem} (422) that names the fields to correct; the session is over
@@ -43,6 +43,7 @@ export class Session extends EventTarget {
     channel.addEventListener("message", ({ detail }) => this.#hear(detail));
   }
 
+  /** @returns {"webrtc" | "mjpeg" | undefined} how the picture comes, or is to come */
   get transport() {
     return this.#transport;
   }
@@ -52,6 +53,7 @@ export class Session extends EventTarget {
     return this.#viewer;
   }
 
+  /** Whether a place in the demo is held. */
   get hasPlace() {
     return this.#place !== null;
   }
@@ -82,12 +84,13 @@ export class Session extends EventTarget {
     this.#viewer?.stop();
   }
 
+  /** Pauses the session, or lets it run on. */
   async setActive(active) {
     await this.#place.setActive(active);
     this.active = active;
   }
 
-  /** @param {Record<string, unknown>} context empty: the same as the last one */
+  /** Starts anew in the same place. @param {Record<string, unknown>} context empty: the same as the last one */
   async reset(context) {
     await this.#place.reset(context);
   }
@@ -108,7 +111,7 @@ export class Session extends EventTarget {
       } catch (error) {
         if (signal.aborted) throw error;
         if (this.#canFallBack(error)) {
-          this.#fallBack(error instanceof Problem ? `WebRTC could not connect (${error.message.replace(/\.$/, "")})` : error.message);
+          this.#fallBack(reasonOf(error));
           continue;
         }
         this.#expect(error);
@@ -216,4 +219,8 @@ export class Session extends EventTarget {
   #tell(type, detail) {
     this.dispatchEvent(new CustomEvent(type, { detail }));
   }
+}
+
+function reasonOf(error) {
+  return error instanceof Problem ? `WebRTC could not connect (${error.message.replace(/\.$/, "")})` : error.message;
 }

@@ -20,10 +20,12 @@ export class Stats {
     this.resolution = resolution;
   }
 
+  /** A frame was presented at `time`, in milliseconds of `performance.now()`. */
   frame(time) {
     this.#times.push(time);
   }
 
+  /** A ping came back after so long. */
   roundTrip(milliseconds) {
     this.#roundTrip = milliseconds;
   }

@@ -31,7 +31,7 @@ export function visible() {
   });
 }
 
-/** Pauses that double from `first` to `last` milliseconds, each shortened by chance so that viewers do not come back at once. */
+/** Pauses that double from `first` to `last` milliseconds, shortened by chance so that viewers do not come back at once. */
 export class Backoff {
   #attempt = 0;
 
@@ -40,11 +40,13 @@ export class Backoff {
     this.last = last;
   }
 
+  /** @returns {number} milliseconds to wait before the next attempt */
   next() {
     const whole = Math.min(this.last, this.first * 2 ** this.#attempt++);
     return whole * (0.75 + Math.random() / 4);
   }
 
+  /** An attempt succeeded: start small again. */
   reset() {
     this.#attempt = 0;
   }

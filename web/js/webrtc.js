@@ -10,7 +10,7 @@ const CANDIDATE_BATCH_MS = 50;
 const BLOCKED = "WebRTC could not connect (UDP blocked?)";
 
 /**
- * Shows a session by WebRTC, received with WHEP (draft-ietf-wish-whep): the offer is sent at once, candidates trickle after it.
+ * Shows a session by WebRTC, received with WHEP (draft-ietf-wish-whep): the offer goes at once, candidates trickle after it.
  *
  * `ended` resolves with the reason when the picture is lost after it was shown, with "" when it was stopped.
  */
@@ -26,6 +26,7 @@ export class WebrtcViewer {
   #stopped = false;
   #end;
 
+  /** Whether this browser can do it. */
   static get isSupported() {
     return typeof RTCPeerConnection === "function";
   }
@@ -44,8 +45,11 @@ export class WebrtcViewer {
    * Resolves when the first picture is there; rejects with the reason if it does not come.
    *
    * @param {import("./api.js").Place} place
-   * @param {{iceServers: RTCIceServer[], channel: import("./channel.js").ControlChannel, expectPicture: boolean, signal: AbortSignal}} options
-   *   without `expectPicture` (the session is paused) a connection is enough
+   * @param {object} options
+   * @param {RTCIceServer[]} options.iceServers
+   * @param {import("./channel.js").ControlChannel} options.channel gets the data channel
+   * @param {boolean} options.expectPicture without it (the session is paused) a connection is enough
+   * @param {AbortSignal} options.signal
    */
   async start(place, { iceServers, channel, expectPicture, signal }) {
     this.#token = place.token;
@@ -59,6 +63,7 @@ export class WebrtcViewer {
     await Promise.all([this.#shown(expectPicture, signal), this.#negotiate(place, signal)]);
   }
 
+  /** Hangs up. */
   async stop() {
     this.#stopped = true;
     clearTimeout(this.#timer);
