@@ -16,6 +16,14 @@ from .mock_server import MockServer
 from .steps import MJPEG, live, stat
 
 NO_WEBRTC = "delete window.RTCPeerConnection"
+# What a page gets of a multipart stream where the browser takes it apart itself: the first picture, and no more.
+FIRST_PART_ONLY = """
+    const fetched = window.fetch;
+    window.fetch = (url, options) =>
+        String(url).includes(".mjpeg")
+            ? Promise.resolve(new Response("a picture", { headers: { "Content-Type": "image/jpeg" } }))
+            : fetched(url, options);
+"""
 
 
 # -- picture
@@ -41,6 +49,16 @@ def test_the_picture_comes_by_mjpeg_when_the_address_asks_for_it(visit: Opener, 
     expect(page.locator('[data-stat="resolution"]')).to_have_text("640×360")
     assert stat(page, "transport") == "MJPEG"
     assert server.count("POST", "/whep") == 0
+
+
+def test_a_browser_that_hides_the_stream_shows_it_plainly(visit: Opener, server: MockServer) -> None:
+    page = live(visit(MJPEG, script=FIRST_PART_ONLY, refusals=20))
+    expect(page.locator("#image")).to_have_js_property("naturalWidth", 640)
+    assert server.count("GET", "/stream.mjpeg") == 1
+    assert stat(page, "fps") == "–", "what cannot be counted is not guessed"
+    server.end_sessions()
+    server.wait_for(lambda: server.count("POST", "/api/sessions") == 2, "a new session after the stream has ended")
+    live(page)
 
 
 @pytest.mark.parametrize("query", ["", MJPEG])

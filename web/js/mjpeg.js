@@ -1,8 +1,11 @@
 import { request } from "./api.js";
 import { MultipartReader } from "./multipart.js";
+import { sleep } from "./timing.js";
 
 /** How long an open stream may take to its first picture: the model may still be warming up. */
 const PATIENCE_MS = 30_000;
+/** How often a session is looked after whose stream cannot be read. */
+const CHECK_MS = 3000;
 
 /**
  * Shows a session as MJPEG. The page reads the stream itself and hands each JPEG to the `<img>`: so it knows which frame is
@@ -42,7 +45,7 @@ export class MjpegViewer {
     const first = new Promise((resolve, reject) => {
       this.#shown = resolve;
       setTimeout(() => reject(new Error("No picture came by MJPEG")), PATIENCE_MS);
-      this.#read(response.body.getReader()).then((why) => {
+      this.#play(place, response).then((why) => {
         reject(new Error(why));
         this.#end(why);
       });
@@ -61,6 +64,36 @@ export class MjpegViewer {
   /** @returns {Promise<Record<string, number | string>>} what was counted about the stream. */
   async details() {
     return { codec: "JPEG", bytes: this.#bytes, dropped: this.#skipped };
+  }
+
+  /** @returns {Promise<string>} why it ended */
+  async #play(place, response) {
+    if (response.headers.get("Content-Type")?.startsWith("multipart/")) {
+      const why = await this.#read(response.body.getReader());
+      if (this.#last !== null || this.#stopping.signal.aborted) return why;
+    }
+    return this.#showPlainly(place);
+  }
+
+  /**
+   * Some browsers take the stream apart before a page can read it: the `<img>` shows it then, and no frame is counted. No
+   * event tells of its end, so the session is asked now and then whether it lives.
+   */
+  async #showPlainly(place) {
+    const { signal } = this.#stopping;
+    this.image.onload = () => this.#shown();
+    this.image.onerror = null;
+    this.image.src = place.mjpeg;
+    try {
+      for (;;) {
+        await sleep(CHECK_MS, signal);
+        await place.check();
+      }
+    } catch (error) {
+      return signal.aborted ? "" : error.message;
+    } finally {
+      this.image.removeAttribute("src");
+    }
   }
 
   async #read(reader) {
@@ -90,7 +123,7 @@ export class MjpegViewer {
       const identity = headers.get("x-frame");
       this.#next = null;
       if (this.#isRepeated(identity) || !(await this.#show(body))) continue;
-      this.#last = identity;
+      this.#last = identity ?? "";
       this.#report(identity);
     }
     this.#busy = false;
@@ -98,7 +131,7 @@ export class MjpegViewer {
 
   /** While nothing new comes, the server repeats the last picture to keep the connection. */
   #isRepeated(identity) {
-    return identity !== undefined && identity === this.#last;
+    return Boolean(identity) && identity === this.#last;
   }
 
   async #show(jpeg) {
