@@ -1,0 +1,95 @@
+"""Chromium and the mock server.
+
+Outside libraries are imported when a fixture is asked for, so that a place without them skips the tests.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, ConsoleMessage, Page
+
+    from .mock_server import MockServer
+
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
+    path = shutil.which("chromium")
+    if path is None:
+        pytest.skip("there is no chromium on the PATH: the page is not tested")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def server() -> Iterator[MockServer]:
+    from .mock_server import Behaviour, MockServer
+
+    with MockServer(Behaviour()) as running:
+        yield running
+
+
+@dataclass
+class Visit:
+    """What one page did that a person does not see."""
+
+    page: Page
+    requests: list[str] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+
+    def note(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(message.text)
+
+
+Opener = Callable[..., "Page"]
+
+
+@pytest.fixture
+def visit(browser: Browser, server: MockServer) -> Iterator[Opener]:
+    """Opens the page; at the end, nothing may have gone wrong unseen, and nothing may have been fetched elsewhere.
+
+    ``refusals``: how many answers of 400 or more the browser may report on its console.
+    """
+    visits: list[tuple[Visit, int]] = []
+
+    def open_page(query: str = "", *, refusals: int = 0, script: str = "", **context: Any) -> Page:
+        page = browser.new_context(**context).new_page()
+        seen = Visit(page)
+        visits.append((seen, refusals))
+        page.on("console", seen.note)
+        page.on("pageerror", lambda error: seen.complaints.append(str(error)))
+        page.on("request", lambda request: seen.requests.append(request.url))
+        if script:
+            page.add_init_script(script)
+        page.goto(server.url + query)
+        return page
+
+    yield open_page
+    for seen, refusals in visits:
+        seen.page.context.close()
+        refused = [text for text in seen.complaints if text.startswith("Failed to load resource")]
+        assert [text for text in seen.complaints if text not in refused] == []
+        assert len(refused) <= refusals, refused
+        elsewhere = [url for url in seen.requests if not url.startswith((server.url, "data:", "blob:"))]
+        assert elsewhere == []

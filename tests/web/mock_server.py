@@ -1,0 +1,271 @@
+"""The server's API as the page sees it, over pictures made on the spot.
+
+It records what the page says, and fails when it is told to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route, WebSocketRoute
+from starlette.staticfiles import StaticFiles
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from .mock_demo import FIELDS, FPS, describe, paint, part
+from .mock_peer import MockPeer
+
+WEB = Path(__file__).parents[2] / "web"
+
+
+@dataclass
+class Behaviour:
+    """What the server does next; tests change it while it runs."""
+
+    transports: list[str] = field(default_factory=lambda: ["webrtc", "mjpeg"])
+    required_context: list[str] = field(default_factory=list)
+    fields: dict[str, Any] | None = field(default_factory=lambda: FIELDS)
+    loading_polls: int = 0
+    load_error: str | None = None
+    full_answers: int = 0
+    refused_field: str | None = None
+    whep: str = "serve"  # "serve", "refuse" or "deaf" (answers, and no packet ever comes)
+    pointer: str | None = "lock"
+
+
+class MockServer:
+    """Runs in a thread of its own on a free port; use as a context manager."""
+
+    def __init__(self, behaviour: Behaviour) -> None:
+        self.behaviour = behaviour
+        self.messages: list[dict[str, Any]] = []
+        self.calls: list[tuple[str, str, Any]] = []
+        self.alive: set[str] = set()
+        self.action_seq: int | None = None
+        self._changed = threading.Condition()
+        self._sockets: set[WebSocket] = set()
+        self._peers: dict[str, MockPeer] = {}
+        self._created = 0
+        self._config = uvicorn.Config(
+            Starlette(routes=self._routes()), port=0, log_level="warning", ws="websockets-sansio", lifespan="off"
+        )
+        self._server = uvicorn.Server(self._config)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def __enter__(self) -> MockServer:
+        self._thread.start()
+        self.wait_for(lambda: self._server.started and bool(self._server.servers), "the server to start")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.should_exit = True
+        self._thread.join(timeout=10)
+
+    @property
+    def url(self) -> str:
+        port = self._server.servers[0].sockets[0].getsockname()[1]
+        return f"http://127.0.0.1:{port}/"
+
+    def wait_for(self, condition: Callable[[], bool], what: str, timeout: float = 10.0) -> None:
+        with self._changed:
+            deadline = time.monotonic() + timeout
+            while not condition():
+                if time.monotonic() > deadline:
+                    raise AssertionError(f"waited {timeout} s for {what}")
+                self._changed.wait(0.05)
+
+    def edges(self) -> list[dict[str, Any]]:
+        return [edge for message in self.messages for edge in message.get("edges", ())]
+
+    def fields(self) -> dict[str, Any]:
+        """Fields as a server would know them: newest wins."""
+        return {key: value for message in self.messages for key, value in message.get("fields", {}).items()}
+
+    def count(self, method: str, ending: str) -> int:
+        return sum(1 for call in self.calls if call[0] == method and call[1].endswith(ending))
+
+    @property
+    def created(self) -> list[Any]:
+        """Contexts of the places that were asked for."""
+        return [body["context"] for method, path, body in self.calls if path == "/api/sessions"]
+
+    def say(self, message: dict[str, Any]) -> None:
+        """Sends a message to the page over every WebSocket."""
+        assert self._loop is not None
+        self.wait_for(lambda: bool(self._sockets), "a WebSocket of the page")
+        for socket in list(self._sockets):
+            asyncio.run_coroutine_threadsafe(socket.send_json(message), self._loop).result(5)
+
+    def drop_connections(self) -> None:
+        """Every WebRTC connection ends; the sessions live."""
+        assert self._loop is not None
+        asyncio.run_coroutine_threadsafe(self._close_peers(), self._loop).result(5)
+
+    def end_sessions(self) -> None:
+        """All sessions are gone, as after an idle timeout, and so are their pictures."""
+        self.alive.clear()
+        self.drop_connections()
+
+    def _run(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._loop.run_until_complete(self._serve())
+        self._loop.close()
+
+    async def _serve(self) -> None:
+        await self._server.serve()
+        await self._close_peers()
+
+    async def _close_peers(self) -> None:
+        peers, self._peers = self._peers, {}
+        for peer in peers.values():
+            await peer.close()
+
+    def _routes(self) -> list[Any]:
+        one = "/api/sessions/{id}"
+        return [
+            Route("/api/demo", self._demo),
+            Route("/api/sessions", self._create, methods=["POST"]),
+            Route(one, self._self, methods=["GET", "PATCH", "DELETE"]),
+            Route(f"{one}/reset", self._reset, methods=["POST"]),
+            Route(f"{one}/whep", self._whep, methods=["POST"]),
+            Route(f"{one}/whep/1", self._whep_resource, methods=["PATCH", "DELETE"]),
+            Route(f"{one}/stream.mjpeg", self._mjpeg),
+            WebSocketRoute(f"{one}/controls", self._controls),
+            Mount("/", StaticFiles(directory=WEB, html=True)),
+        ]
+
+    def _note(self, request: Request, body: object = None) -> None:
+        with self._changed:
+            self.calls.append((request.method, request.url.path, body))
+            self._changed.notify_all()
+
+    def _authorised(self, request: Request) -> bool:
+        return request.headers.get("authorization") == f"Bearer secret-{request.path_params['id']}"
+
+    async def _demo(self, request: Request) -> Response:
+        self._note(request)
+        state, progress = "ready", {"message": "ready", "fraction": 1.0}
+        if self.behaviour.loading_polls > 0:
+            self.behaviour.loading_polls -= 1
+            state, progress = "loading", {"message": "Reading weights 3 of 8", "fraction": 0.375}
+        elif self.behaviour.load_error:
+            state = "failed"
+        described = describe(self.behaviour.fields, self.behaviour.pointer)
+        more = {"state": state, "progress": progress, "error": self.behaviour.load_error}
+        context = {"required_context": self.behaviour.required_context, "transports": self.behaviour.transports}
+        return JSONResponse({**described, **more, **context})
+
+    async def _create(self, request: Request) -> Response:
+        body = await request.json()
+        self._note(request, body)
+        if self.behaviour.full_answers > 0:
+            self.behaviour.full_answers -= 1
+            return problem(503, "capacity", "All 4 places are taken.", headers={"Retry-After": "2"})
+        name = self.behaviour.refused_field
+        if name is not None:
+            self.behaviour.refused_field = None
+            detail = "must be a place that exists"
+            return problem(422, "invalid-context", detail, errors=[{"pointer": f"#/context/{name}", "detail": detail}])
+        self._created += 1
+        session = f"s{self._created}"
+        self.alive.add(session)
+        at = f"/api/sessions/{session}"
+        links = {"self": at, "reset": f"{at}/reset", "whep": f"{at}/whep", "frame": f"{at}/frame.jpg"}
+        links |= {"mjpeg": f"{at}/stream.mjpeg", "controls": f"{at}/controls"}
+        answer = {"session_id": session, "token": f"secret-{session}", "links": links}
+        return JSONResponse(answer, status_code=201)
+
+    async def _self(self, request: Request) -> Response:
+        body = await request.json() if request.method == "PATCH" else None
+        self._note(request, body)
+        if not self._authorised(request):
+            return problem(401, "token", "The token is missing or wrong.")
+        if request.path_params["id"] not in self.alive:
+            return problem(404, "session", "There is no such session.")
+        if request.method == "DELETE":
+            self.alive.discard(request.path_params["id"])
+            return Response(status_code=204)
+        return JSONResponse({"session_id": request.path_params["id"], **(body or {})})
+
+    async def _reset(self, request: Request) -> Response:
+        self._note(request, await request.json())
+        return JSONResponse({"epoch": 2})
+
+    async def _whep(self, request: Request) -> Response:
+        self._note(request)
+        if not self._authorised(request):
+            return problem(401, "token", "The token is missing or wrong.")
+        if self.behaviour.whep == "refuse":
+            return problem(503, "no-webrtc", "No UDP port is free.")
+        peer = MockPeer(self._receive, lambda: self.action_seq, paint)
+        self._peers[request.path_params["id"]] = peer
+        answer = await peer.answer((await request.body()).decode())
+        if self.behaviour.whep == "deaf":
+            await peer.close()
+            answer = "".join(line for line in answer.splitlines(True) if not line.startswith("a=candidate"))
+        headers = {"Location": f"{request.url.path}/1", "ETag": '"1"'}
+        return Response(answer, 201, headers, media_type="application/sdp")
+
+    async def _whep_resource(self, request: Request) -> Response:
+        self._note(request, (await request.body()).decode())
+        if request.method == "DELETE" and (peer := self._peers.pop(request.path_params["id"], None)):
+            await peer.close()
+        return Response(status_code=204)
+
+    async def _mjpeg(self, request: Request) -> Response:
+        self._note(request)
+        session = request.path_params["id"]
+        if request.query_params.get("token") != f"secret-{session}":
+            return problem(401, "token", "The token is missing or wrong.")
+        return StreamingResponse(self._parts(session), media_type="multipart/x-mixed-replace; boundary=frame")
+
+    async def _parts(self, session: str) -> AsyncIterator[bytes]:
+        yield b"--frame\r\n"
+        index = 0
+        while session in self.alive and not self._server.should_exit:
+            yield part(index, self.action_seq)
+            index += 1
+            await asyncio.sleep(1 / FPS)
+
+    async def _controls(self, socket: WebSocket) -> None:
+        if socket.query_params.get("token") != f"secret-{socket.path_params['id']}":
+            await socket.close(4401)
+            return
+        await socket.accept()
+        self._sockets.add(socket)
+        try:
+            while True:
+                self._receive(await socket.receive_text(), lambda text: reply(socket, text))
+        except WebSocketDisconnect:
+            self._sockets.discard(socket)
+
+    def _receive(self, text: str, answer: Callable[[str], None]) -> None:
+        message = json.loads(text)
+        with self._changed:
+            self.messages.append(message)
+            if message["type"] == "controls":
+                self.action_seq = message["seq"]
+            self._changed.notify_all()
+        if message["type"] == "ping":
+            answer(json.dumps({"v": 1, "type": "pong", "seq": message["seq"], "t": message["t"]}))
+
+
+def reply(socket: WebSocket, text: str) -> None:
+    task = asyncio.ensure_future(socket.send_text(text))
+    task.add_done_callback(lambda done: done.exception())
+
+
+def problem(status: int, kind: str, detail: str, *, headers: dict[str, str] | None = None, **more: object) -> Response:
+    body = {"type": f"urn:realtime-engine:problem:{kind}", "title": kind, "status": status, "detail": detail, **more}
+    return JSONResponse(body, status, headers, media_type="application/problem+json")

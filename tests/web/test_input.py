@@ -1,0 +1,254 @@
+"""The page in a real browser, against the mock server: keys, pointer, sticks and fields."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+pytest.importorskip("playwright", reason="the playwright package is not installed: the page is not tested")
+pytest.importorskip("aiortc", reason="aiortc is not installed: the page is not tested")
+
+from playwright.sync_api import expect
+
+from .conftest import Opener
+from .mock_server import MockServer
+from .steps import MJPEG, PHONE, controls, live, png
+
+# -- keys, pointer, sticks
+
+
+def test_keys_arrive_in_the_order_of_pressing(visit: Opener, server: MockServer) -> None:
+    page = live(visit())
+    page.keyboard.down("KeyW")
+    page.keyboard.down("KeyA")
+    page.keyboard.up("KeyW")
+    page.keyboard.up("KeyA")
+    server.wait_for(lambda: len(server.edges()) >= 4, "four edges")
+    steps = [(edge["kind"], edge["code"]) for edge in server.edges()]
+    assert steps == [("key_down", "KeyW"), ("key_down", "KeyA"), ("key_up", "KeyW"), ("key_up", "KeyA")]
+    assert [edge["seq"] for edge in server.edges()] == [0, 1, 2, 3]
+    held = [message["keys"] for message in controls(server) if message["edges"]]
+    assert held == [["KeyW"], ["KeyW", "KeyA"], ["KeyA"], []]
+    numbers = [message["seq"] for message in server.messages]
+    assert numbers == sorted(set(numbers))
+
+
+def test_the_state_is_repeated_while_nothing_changes(visit: Opener, server: MockServer) -> None:
+    page = live(visit(MJPEG))
+    page.keyboard.down("KeyW")
+    server.wait_for(lambda: len(server.edges()) == 1, "the press")
+    before = len(controls(server))
+    server.wait_for(lambda: len(controls(server)) >= before + 2, "two heartbeats")
+    assert all(message["keys"] == ["KeyW"] and not message["edges"] for message in controls(server)[before:])
+
+
+def test_the_legend_shows_what_is_held(visit: Opener, server: MockServer) -> None:
+    page = live(visit(MJPEG))
+    page.keyboard.down("ArrowUp")
+    expect(page.locator('.key[data-code="KeyW"]')).to_have_attribute("aria-pressed", "true")
+    page.keyboard.up("ArrowUp")
+    expect(page.locator('.key[data-code="KeyW"]')).to_have_attribute("aria-pressed", "false")
+    server.wait_for(lambda: len(server.edges()) == 2, "both edges")
+    assert server.edges()[0]["code"] == "ArrowUp", "the server resolves aliases"
+
+
+def test_the_legend_can_be_pressed(visit: Opener, server: MockServer) -> None:
+    page = live(visit(MJPEG))
+    page.locator('.key[data-code="Space"]').click()
+    server.wait_for(lambda: len(server.edges()) == 2, "both edges")
+    assert [(edge["kind"], edge["code"]) for edge in server.edges()] == [("key_down", "Space"), ("key_up", "Space")]
+
+
+def test_typing_and_shortcuts_are_no_input(visit: Opener, server: MockServer) -> None:
+    page = live(visit(MJPEG))
+    page.fill("#field-prompt", "")
+    page.locator("#field-prompt").press_sequentially("was d")
+    page.locator("#stage").focus()
+    page.keyboard.press("Control+KeyD")
+    page.keyboard.press("KeyQ")
+    page.keyboard.press("KeyS")
+    server.wait_for(lambda: len(server.edges()) >= 2, "the key that counts")
+    assert [edge["code"] for edge in server.edges()] == ["KeyS", "KeyS"]
+    assert page.input_value("#field-prompt") == "was d"
+
+
+def test_losing_the_focus_releases_everything(visit: Opener, server: MockServer) -> None:
+    page = live(visit())
+    page.keyboard.down("KeyW")
+    server.wait_for(lambda: len(server.edges()) == 1, "the press")
+    page.evaluate("dispatchEvent(new Event('blur'))")
+    server.wait_for(lambda: any(message["type"] == "blur" for message in server.messages), "the blur message")
+    blur = next(message for message in server.messages if message["type"] == "blur")
+    assert set(blur) == {"v", "type", "seq"}
+    server.wait_for(lambda: controls(server)[-1]["seq"] > blur["seq"], "the next state")
+    assert controls(server)[-1]["keys"] == []
+    expect(page.locator(".key.held")).to_have_count(0)
+
+
+def test_a_click_locks_the_mouse_and_movement_is_sent(visit: Opener, server: MockServer) -> None:
+    page = live(visit(MJPEG))
+    expect(page.locator("#hint")).to_be_visible()
+    page.mouse.move(300, 300)
+    page.mouse.click(300, 300)
+    expect(page.locator("#stage")).to_have_class(re.compile(r"\blocked\b"))
+    assert server.edges() == [], "the click that locks is not for the demo"
+    page.mouse.move(310, 296)
+    page.mouse.move(325, 290)
+    page.mouse.down()
+    page.mouse.up()
+    server.wait_for(lambda: any(edge["kind"] == "button_up" for edge in server.edges()), "the second click")
+    moves = [edge for edge in server.edges() if edge["kind"] == "pointer_move"]
+    assert (sum(move["dx"] for move in moves), sum(move["dy"] for move in moves)) == (25, -10)
+    assert [edge["kind"] for edge in server.edges()][-2:] == ["button_down", "button_up"]
+
+
+def test_where_the_pointer_is_is_sent_when_the_demo_asks_for_that(visit: Opener, server: MockServer) -> None:
+    server.behaviour.pointer = "position"
+    page = live(visit(MJPEG))
+    expect(page.locator("#hint")).to_be_hidden()
+    box = page.locator("#stage").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 4)
+    page.mouse.down(button="right")
+    page.mouse.up(button="right")
+    server.wait_for(lambda: any(edge["kind"] == "button_up" for edge in server.edges()), "the click")
+    down = next(m for m in controls(server) if any(edge["kind"] == "button_down" for edge in m["edges"]))
+    assert down["pointer"] == {"buttons": 2, "x": pytest.approx(0.5, abs=0.01), "y": pytest.approx(0.25, abs=0.01)}
+    assert controls(server)[-1]["pointer"]["buttons"] == 0
+
+
+def test_keys_steer_again_after_a_click_on_a_control(visit: Opener, server: MockServer) -> None:
+    page = live(visit(MJPEG))
+    page.click("#stats-toggle")
+    page.get_by_role("radio", name="lava").click()
+    page.keyboard.press("Space")
+    page.keyboard.press("ArrowLeft")
+    server.wait_for(lambda: len(server.edges()) == 4, "both keys")
+    assert server.fields() == {"theme": "lava"}
+
+
+def test_the_wheel_is_sent(visit: Opener, server: MockServer) -> None:
+    page = live(visit(MJPEG))
+    page.mouse.move(300, 300)
+    page.mouse.wheel(0, 120)
+    server.wait_for(lambda: any(edge["kind"] == "wheel" for edge in server.edges()), "the wheel")
+    wheel = next(edge for edge in server.edges() if edge["kind"] == "wheel")
+    assert (wheel["dx"], wheel["dy"]) == (0, 120)
+
+
+def test_a_touch_stick_is_sent_and_comes_back(visit: Opener, server: MockServer) -> None:
+    page = live(visit(MJPEG, **PHONE))
+    box = page.locator('[data-stick="move"]').bounding_box()
+    assert box is not None
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x, y - box["height"])
+    server.wait_for(lambda: controls(server)[-1]["sticks"]["move"] == [0, -1], "the stick pushed forward")
+    page.mouse.up()
+    server.wait_for(lambda: controls(server)[-1]["sticks"] == {"move": [0, 0], "look": [0, 0]}, "the stick at rest")
+
+
+def test_a_tap_on_the_picture_is_sent(visit: Opener, server: MockServer) -> None:
+    page = live(visit(MJPEG, **PHONE))
+    box = page.locator("#stage").bounding_box()
+    assert box is not None
+    page.touchscreen.tap(box["x"] + box["width"] / 4, box["y"] + box["height"] / 2)
+    server.wait_for(lambda: any(edge["kind"] == "tap" for edge in server.edges()), "the tap")
+    tap = next(edge for edge in server.edges() if edge["kind"] == "tap")
+    assert (tap["x"], tap["y"]) == (pytest.approx(0.25, abs=0.01), pytest.approx(0.5, abs=0.02))
+
+
+# -- fields
+
+
+def test_the_form_is_generated_and_its_fields_are_sent(visit: Opener, server: MockServer) -> None:
+    page = live(visit(MJPEG))
+    titles = page.locator(".field label[for]").all_inner_texts()
+    assert titles == ["Prompt", "Theme", "Fog", "Seed", "Moving lights", "First picture"]
+    page.get_by_role("radio", name="ice").check()
+    page.get_by_label("Moving lights").uncheck()
+    page.get_by_label("Fog").fill("0.75")
+    page.get_by_label("Seed").fill("42")
+    wanted = {"theme": "ice", "sprites": False, "fog": 0.75, "seed": 42}
+    server.wait_for(lambda: server.fields() == wanted, "the four fields")
+
+
+def test_enter_sends_the_prompt_and_keeps_it_one_line(visit: Opener, server: MockServer) -> None:
+    page = live(visit(MJPEG))
+    prompt = page.get_by_label("Prompt")
+    prompt.fill("lava")
+    prompt.press("Enter")
+    server.wait_for(lambda: server.fields() == {"prompt": "lava"}, "the prompt")
+    assert prompt.input_value() == "lava"
+
+
+def test_a_small_picture_is_sent_as_a_data_url(visit: Opener, server: MockServer) -> None:
+    page = live(visit(MJPEG))
+    page.set_input_files("#field-picture", files=[png(b"\x89PNG dot")])
+    server.wait_for(lambda: "picture" in server.fields(), "the picture")
+    assert server.fields()["picture"].startswith("data:image/png;base64,")
+
+
+def test_a_large_picture_waits_for_the_reset(visit: Opener, server: MockServer) -> None:
+    page = live(visit(MJPEG))
+    page.set_input_files("#field-picture", files=[png(bytes(60_000))])
+    expect(page.locator(".toast")).to_contain_text("First picture takes effect with the next reset.")
+    page.click("#reset")
+    server.wait_for(lambda: server.count("POST", "/reset") == 1, "the reset")
+    context = server.calls[-1][2]["context"]
+    assert len(context["picture"]) > 80_000
+    assert context["theme"] == "stone"
+    assert server.fields() == {}
+
+
+def test_a_required_field_is_asked_for_before_the_start(visit: Opener, server: MockServer) -> None:
+    server.behaviour.required_context = ["picture"]
+    page = visit()
+    expect(page.locator("#overlay")).to_contain_text("This demo needs: First picture.")
+    page.click("#overlay-button")
+    expect(page.locator("#field-picture-error")).to_have_text("This is needed to start.")
+    assert server.count("POST", "/api/sessions") == 0
+    page.set_input_files("#field-picture", files=[png(b"\x89PNG")])
+    page.click("#overlay-button")
+    live(page)
+    context = server.created[0]
+    assert context["picture"].startswith("data:image/png;base64,")
+    assert context["seed"] == 7
+
+
+def test_enter_in_the_prompt_starts(visit: Opener, server: MockServer) -> None:
+    server.behaviour.required_context = ["prompt"]
+    server.behaviour.fields = {"properties": {"prompt": {"type": "string", "default": ""}}}
+    page = visit(MJPEG)
+    page.get_by_label("Prompt").fill("a harbour at night")
+    page.get_by_label("Prompt").press("Enter")
+    live(page)
+    assert server.created[0] == {"prompt": "a harbour at night"}
+
+
+def test_a_refused_field_is_shown_at_the_field(visit: Opener, server: MockServer) -> None:
+    server.behaviour.refused_field = "prompt"
+    page = visit(refusals=1)
+    expect(page.locator("#field-prompt-error")).to_have_text("must be a place that exists")
+    expect(page.locator("#field-prompt")).to_be_focused()
+    page.click("#overlay-button")
+    live(page)
+    expect(page.locator("#field-prompt-error")).to_be_hidden()
+
+
+# -- protocol
+
+
+def test_every_message_is_of_the_published_protocol(visit: Opener, server: MockServer) -> None:
+    published = pytest.importorskip("realtime_engine.infra.controls.parsing", reason="the controls are not installed")
+    page = live(visit())
+    page.keyboard.press("KeyW")
+    page.mouse.move(300, 300)
+    page.mouse.wheel(3, 120)
+    page.get_by_label("Seed").fill("42")
+    page.evaluate("dispatchEvent(new Event('blur'))")
+    server.wait_for(lambda: {m["type"] for m in server.messages} == {"controls", "blur", "ping"}, "each type")
+    for message in list(server.messages):
+        published.parse_message(message)

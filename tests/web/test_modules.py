@@ -1,0 +1,175 @@
+"""Modules of the page that can be tried apart, in the browser that runs them."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("playwright", reason="the playwright package is not installed: the page is not tested")
+pytest.importorskip("aiortc", reason="aiortc is not installed: the page is not tested")
+
+from playwright.sync_api import Browser, Page
+
+from .mock_demo import FIELDS
+from .mock_server import Behaviour, MockServer
+
+
+@pytest.fixture(scope="module")
+def blank(browser: Browser) -> Iterator[Page]:
+    """The page, held at its first step, so that only the modules under test run."""
+    with MockServer(Behaviour(load_error="the modules are tried apart")) as server:
+        page = browser.new_page()
+        page.goto(server.url)
+        yield page
+        page.close()
+
+
+def run(page: Page, module: str, body: str, argument: object = None) -> Any:
+    """``body`` is the inside of a function of ``module``, the module's exports, and ``given``."""
+    script = f"async (given) => {{ const module = await import('./js/{module}.js'); {body} }}"
+    return page.evaluate(script, argument)
+
+
+# -- multipart
+
+SPLIT = """
+    const reader = new module.MultipartReader();
+    const parts = given.flatMap((piece) => reader.push(new Uint8Array(piece)));
+    return parts.map(({ headers, body }) => [headers.get("x-frame") ?? null, [...body]]);
+"""
+
+
+def stream_of(bodies: list[bytes]) -> bytes:
+    head = "Content-Type: image/jpeg\r\nContent-Length: {}\r\nX-Frame: seq={}\r\n\r\n"
+    parts = [head.format(len(body), index).encode() + body + b"\r\n--frame\r\n" for index, body in enumerate(bodies)]
+    return b"--frame\r\n" + b"".join(parts)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_parts_are_found_however_the_stream_is_cut(blank: Page, seed: int) -> None:
+    chance = random.Random(seed)
+    bodies = [b"", b"\r\n\r\n--frame\r\n", chance.randbytes(300), chance.randbytes(3)]
+    stream = stream_of(bodies)
+    cuts = sorted(chance.sample(range(len(stream)), 40))
+    pieces = [list(stream[a:b]) for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
+    expected = [[f"seq={index}", list(body)] for index, body in enumerate(bodies)]
+    assert run(blank, "multipart", SPLIT, pieces) == expected
+
+
+def test_a_part_is_complete_with_its_last_byte(blank: Page) -> None:
+    stream = stream_of([b"picture"])
+    end = stream.index(b"picture") + len(b"picture")
+    assert run(blank, "multipart", SPLIT, [list(stream[:end])]) == [["seq=0", list(b"picture")]]
+    assert run(blank, "multipart", SPLIT, [list(stream[: end - 1])]) == []
+
+
+# -- key to pixel
+
+MEASURE = """
+    const latency = new module.KeyToPixel();
+    given.forEach(([method, ...values]) => latency[method](...values));
+    return [latency.median, latency.p95];
+"""
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        pytest.param([["press", 7, 100], ["identify", 3, 7], ["present", 3, 140]], 40, id="identity first"),
+        pytest.param([["press", 7, 100], ["present", 3, 140], ["identify", 3, 7]], 40, id="presentation first"),
+        pytest.param([["press", 7, 100], ["show", 6, 120], ["show", 9, 150]], 50, id="an older frame does not answer"),
+        pytest.param([["press", 7, 100], ["show", 7, 150], ["show", 8, 190]], 50, id="answered once"),
+        pytest.param([["press", 7, 100], ["show", None, 150]], None, id="a frame without an action"),
+        pytest.param([["press", 7, 100], ["show", 6, 9000], ["show", 7, 9001]], None, id="too late to count"),
+        pytest.param([["press", 7, 100], ["forget"], ["show", 7, 150]], None, id="forgotten at a reset"),
+    ],
+)
+def test_a_press_is_answered_by_the_first_frame_that_it_shaped(
+    blank: Page, told: list[list[Any]], expected: float | None
+) -> None:
+    assert run(blank, "latency", MEASURE, told) == [expected, expected]
+
+
+def test_the_median_is_that_of_the_newest_presses(blank: Page) -> None:
+    old = [step for n in range(40) for step in (["press", n, 0], ["show", n, 500])]
+    new = [step for n in range(40, 71) for step in (["press", n, 1000], ["show", n, 1000 + n])]
+    assert run(blank, "latency", MEASURE, old + new) == [55, 69]
+
+
+# -- schema
+
+READ = "return module.readFields(given.schema, given.required, given.defaults);"
+
+
+def read(page: Page, schema: object, required: tuple[str, ...] = (), **defaults: object) -> dict[str, Any]:
+    given = {"schema": schema, "required": list(required), "defaults": defaults}
+    return {field["name"]: field for field in run(page, "schema", READ, given)}
+
+
+def test_a_schema_as_pydantic_writes_it_is_read(blank: Page) -> None:
+    fields = read(blank, FIELDS, ("seed",))
+    kinds = {name: field["kind"] for name, field in fields.items()}
+    assert kinds == {
+        "prompt": "prompt",
+        "theme": "choice",
+        "fog": "number",
+        "seed": "number",
+        "sprites": "boolean",
+        "picture": "image",
+    }
+    assert fields["theme"]["choices"] == ["stone", "ice", "lava"]
+    assert (fields["theme"]["initial"], fields["theme"]["title"]) == ("stone", "Theme")
+    assert (fields["fog"]["min"], fields["fog"]["max"], fields["fog"]["step"]) == (0, 1, 0.01)
+    assert [name for name, field in fields.items() if field["required"]] == ["seed"]
+
+
+def test_bounds_that_are_excluded_are_left_out_of_a_range_of_integers(blank: Page) -> None:
+    bounds = {"type": "integer", "exclusiveMinimum": 0, "exclusiveMaximum": 10}
+    field = read(blank, {"properties": {"number_of_things": bounds}})["number_of_things"]
+    assert (field["min"], field["max"], field["step"], field["title"]) == (1, 9, 1, "Number of things")
+
+
+def test_a_default_that_the_schema_does_not_name_comes_from_the_defaults(blank: Page) -> None:
+    assert read(blank, {"properties": {"name": {"type": "string"}}}, name="Ada")["name"]["initial"] == "Ada"
+
+
+def test_no_schema_means_no_fields(blank: Page) -> None:
+    assert read(blank, None) == {}
+
+
+# -- input
+
+HANDS = """
+    const input = new module.Input();
+    given.forEach(([method, ...values]) => input[method](...values));
+    return JSON.stringify(input.snapshot());
+"""
+
+
+def hands(page: Page, *told: list[Any]) -> dict[str, Any]:
+    result: dict[str, Any] = json.loads(run(page, "input", HANDS, list(told)))
+    return result
+
+
+def test_movement_is_summed_up_but_never_past_another_edge(blank: Page) -> None:
+    edges = hands(blank, ["move", 1, 2, 10], ["move", 3, 4, 11], ["press", "KeyW", 12], ["move", 5, 6, 13])["edges"]
+    assert edges == [
+        {"seq": 0, "t": 11, "kind": "pointer_move", "dx": 4, "dy": 6},
+        {"seq": 1, "t": 12, "kind": "key_down", "code": "KeyW"},
+        {"seq": 2, "t": 13, "kind": "pointer_move", "dx": 5, "dy": 6},
+    ]
+
+
+def test_edges_without_a_way_are_dropped_and_fields_wait(blank: Page) -> None:
+    told = [["press", "KeyW", 1], ["setField", "fog", 0.5], ["sent", False]]
+    state = hands(blank, *told)
+    assert (state["edges"], state["fields"], state["keys"]) == ([], {"fog": 0.5}, ["KeyW"])
+
+
+def test_a_message_never_carries_more_edges_than_the_protocol_allows(blank: Page) -> None:
+    edges = hands(blank, *[["wheel", 0, n, n] for n in range(300)])["edges"]
+    assert [edge["dy"] for edge in edges] == list(range(44, 300))
