@@ -55,6 +55,7 @@ def test_a_browser_that_hides_the_stream_shows_it_plainly(visit: Opener, server:
     page = live(visit(MJPEG, script=FIRST_PART_ONLY, refusals=20))
     expect(page.locator("#image")).to_have_js_property("naturalWidth", 640)
     assert server.count("GET", "/stream.mjpeg") == 1
+    expect(page.locator('[data-stat="resolution"]')).to_have_text("640×360")
     assert stat(page, "fps") == "–", "what cannot be counted is not guessed"
     server.end_sessions()
     server.wait_for(lambda: server.count("POST", "/api/sessions") == 2, "a new session after the stream has ended")
@@ -97,6 +98,7 @@ def test_blocked_udp_falls_back_and_says_why(visit: Opener, server: MockServer) 
 def test_a_browser_without_webrtc_falls_back_and_says_why(visit: Opener, server: MockServer) -> None:
     page = live(visit(script=NO_WEBRTC))
     expect(page.locator("#notice")).to_contain_text("This browser has no WebRTC: showing MJPEG")
+    expect(page.locator("#notice-retry")).to_be_hidden()
     assert server.count("POST", "/whep") == 0
 
 

@@ -12,6 +12,7 @@ import { Session } from "./session.js";
 import { Stats } from "./stats.js";
 import { Stick } from "./stick.js";
 import { Toasts } from "./toasts.js";
+import { WebrtcViewer } from "./webrtc.js";
 
 const STATS_MS = 500;
 const SHORT = {
@@ -244,6 +245,7 @@ export class Console {
   #showNotice(text) {
     this.#find("notice").hidden = !text;
     this.#find("notice-text").textContent = text ?? "";
+    this.#find("notice-retry").hidden = !WebrtcViewer.isSupported;
   }
 
   /** Lets the person fill the form before a place is taken; `problem` names the fields that the server refused. */

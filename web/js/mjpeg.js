@@ -61,9 +61,10 @@ export class MjpegViewer {
     this.#end("");
   }
 
-  /** @returns {Promise<Record<string, number | string>>} what was counted about the stream. */
+  /** @returns {Promise<Record<string, number | string | null>>} what was counted, null what cannot be. */
   async details() {
-    return { codec: "JPEG", bytes: this.#bytes, dropped: this.#skipped };
+    const counts = this.#last !== null;
+    return { codec: "JPEG", bytes: counts ? this.#bytes : null, dropped: counts ? this.#skipped : null };
   }
 
   /** @returns {Promise<string>} why it ended */

@@ -15,6 +15,8 @@ export class Picture {
     this.#size = size;
     this.video = video;
     this.image = image;
+    video.addEventListener("resize", () => this.#resized(video.videoWidth, video.videoHeight));
+    image.addEventListener("load", () => this.#resized(image.naturalWidth, image.naturalHeight));
     document.documentElement.style.setProperty("--aspect", `${size.width} / ${size.height}`);
   }
 
@@ -36,13 +38,10 @@ export class Picture {
     const byVideo = transport === "webrtc";
     this.video.hidden = !byVideo;
     this.image.hidden = byVideo;
-    const shown = (frame) => {
-      const [width, height] = byVideo
-        ? [this.video.videoWidth, this.video.videoHeight]
-        : [this.image.naturalWidth, this.image.naturalHeight];
-      if (width) this.#resolution = `${width}×${height}`;
-      onFrame(frame);
-    };
-    return byVideo ? new WebrtcViewer(this.video, shown) : new MjpegViewer(this.image, shown);
+    return byVideo ? new WebrtcViewer(this.video, onFrame) : new MjpegViewer(this.image, onFrame);
+  }
+
+  #resized(width, height) {
+    if (width) this.#resolution = `${width}×${height}`;
   }
 }

@@ -67,7 +67,7 @@ export class Stats {
       ["Round trip of controls", format(this.#roundTrip, "ms")],
       ["Codec", details.codec || "–"],
       ["Received", format(this.#rate(details.bytes), "kbit/s")],
-      ["Frames dropped", String(details.dropped)],
+      ["Frames dropped", String(details.dropped ?? "–")],
     ];
     if ("buffer" in details) rows.push(["Jitter buffer, mean", format(details.buffer, "ms")]);
     if ("lost" in details) rows.push(["Packets lost", String(details.lost)]);
@@ -78,7 +78,7 @@ export class Stats {
     const now = performance.now();
     const last = this.#lastBytes;
     this.#lastBytes = { bytes, now };
-    return last ? (8 * (bytes - last.bytes)) / (now - last.now) : null;
+    return last && bytes !== null ? (8 * (bytes - last.bytes)) / (now - last.now) : null;
   }
 }
 
