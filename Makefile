@@ -18,7 +18,7 @@ $(VENV)/.demo: pyproject.toml constraints.txt
 
 $(VENV)/.test: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(PIP_INSTALL) -e '.[dev]'
+	$(PIP_INSTALL) -e '.[serve,dev]'
 	touch $@
 
 clean:
