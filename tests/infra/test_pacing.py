@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import threading
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -150,6 +149,16 @@ def test_an_engine_that_stood_still_for_two_seconds_goes_on_without_drops(rate_h
     playback = simulate(times, frames=frames)
     counts = playback.pacer.statistics()
     assert (counts.underruns, counts.dropped) == (1, 0)
+    assert max(playback.ages_ms) < 0.1
+
+
+def test_a_stall_is_not_taken_for_jitter() -> None:
+    playback = simulate([n / 30 + (2.0 if n > 50 else 0.0) for n in range(60)])
+    assert playback.pacer.statistics().jitter_ms < 0.1
+
+
+def test_a_schedule_that_moved_a_little_adds_no_delay() -> None:
+    playback = simulate([n / 30 + (0.06 if n > 50 else 0.0) for n in range(150)])
     assert max(playback.ages_ms) < 0.1
 
 
@@ -307,6 +316,14 @@ def test_an_engine_that_heeds_the_credit_loses_no_frame(speed: float, frames: in
     assert counts.shown >= 0.95 * 30 * milliseconds / 1000
 
 
+def test_an_empty_chunk_is_nothing() -> None:
+    pacer = Pacer(30, 80)
+    pacer.push([])
+    assert pacer.next_due_ns is None
+    assert pacer.statistics().pushed == 0
+    assert repr(pacer) == "Pacer(fps=30, budget_ms=80)"
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [({"fps": 0}, "fps"), ({"fps": float("nan")}, "fps"), ({"fps": 30, "budget_ms": -1}, "budget_ms")],
@@ -353,12 +370,12 @@ async def test_player_publishes_what_is_pushed_before_and_while_it_runs() -> Non
 async def test_player_wakes_for_a_push_from_another_thread() -> None:
     shown = Shown()
     player = PacedPlayer(Pacer(1000), shown.publish)
+    asyncio.get_running_loop().set_debug(True)  # calls from a wrong thread raise
     running = asyncio.create_task(player.run())
     await asyncio.sleep(0)
-    pushing = threading.Thread(target=lambda: [player.push([make_frame(seq)]) for seq in range(3)])
-    pushing.start()
+    for seq in range(3):
+        await asyncio.to_thread(player.push, [make_frame(seq)])
     await shown.wait_for(3)
-    pushing.join()
     player.close()
     await running
 
@@ -384,10 +401,9 @@ async def test_player_closes_while_it_sleeps_and_from_another_thread() -> None:
     running = asyncio.create_task(player.run())
     player.push(make_chunk(0, 2))
     await asyncio.sleep(0)
-    closing = threading.Thread(target=player.close)
-    closing.start()
+    asyncio.get_running_loop().set_debug(True)
+    await asyncio.to_thread(player.close)
     await asyncio.wait_for(running, 10)
-    closing.join()
 
 
 async def test_player_flushes_on_a_new_epoch() -> None:

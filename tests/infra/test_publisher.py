@@ -65,10 +65,9 @@ async def test_publish_from_another_thread_wakes_every_viewer() -> None:
     publisher = FramePublisher()
     with publisher.subscribe() as one, publisher.subscribe() as two:
         waiting = [await start(one.next()), await start(two.next())]
-        thread = threading.Thread(target=publisher.publish, args=(make_frame(7),))
-        thread.start()
+        asyncio.get_running_loop().set_debug(True)  # calls from a wrong thread raise
+        assert await asyncio.to_thread(publisher.publish, make_frame(7))
         got = await asyncio.wait_for(asyncio.gather(*waiting), 10)
-        thread.join()
     assert [frame.id.seq for frame in got] == [7, 7]
 
 
@@ -149,6 +148,7 @@ async def test_closing_ends_waiting_viewers_after_the_last_frame() -> None:
         assert (await late_viewer.next()).id.seq == 0
         with pytest.raises(PublisherClosed):
             await late_viewer.next()
+    assert publisher.closed
     assert not publisher.publish(make_frame(1))
     with pytest.raises(PublisherClosed):
         publisher.subscribe()
@@ -158,11 +158,10 @@ async def test_closing_from_another_thread_wakes_viewers() -> None:
     publisher = FramePublisher()
     with publisher.subscribe() as viewer:
         waiting = await start(viewer.next())
-        thread = threading.Thread(target=publisher.close)
-        thread.start()
+        asyncio.get_running_loop().set_debug(True)
+        await asyncio.to_thread(publisher.close)
         with pytest.raises(SubscriptionEnded):
             await asyncio.wait_for(waiting, 10)
-        thread.join()
 
 
 async def test_closing_a_subscription_ends_its_wait() -> None:
