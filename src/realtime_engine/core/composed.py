@@ -6,7 +6,7 @@ import bisect
 import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -27,6 +27,7 @@ from .lanes import (
     submit,
     thread_lanes,
 )
+from .rows import Choice, Encode, Row
 from .stages import Stage, StageBatch, StageModel
 
 __all__ = ["ComposedEngine"]
@@ -34,45 +35,7 @@ __all__ = ["ComposedEngine"]
 logger = logging.getLogger(__name__)
 
 _ABSENT = object()
-_MOST_HELD_EVENTS = 4096
 _POLICIES = ("sit_out", "keep_running")
-
-
-class _Row:
-    """One session's place in the arena."""
-
-    __slots__ = (
-        "index",
-        "session_id",
-        "context",
-        "seeded",
-        "age",
-        "applied",
-        "encode",
-        "encode_failed",
-        "held_events",
-        "budget",
-    )
-
-    def __init__(self, index: int, session_id: str, context: Mapping[str, Any]) -> None:
-        self.index = index
-        self.session_id = session_id
-        self.context = context
-        self.seeded = False
-        self.age = 0
-        self.applied: dict[str, Any] = {}  # heavy values in effect
-        self.encode: _Encode | None = None
-        self.encode_failed = False  # the last one, so that it is tried again before the row goes on
-        self.held_events: list[Any] = []  # edges that came while the row took no part
-        self.budget: SitOutBudget | None = None  # from the first heavy change on
-
-
-@dataclass(eq=False, slots=True)
-class _Encode:
-    """Rows on their way through ENCODE, each with the heavy values that it will have."""
-
-    wanted: dict[_Row, dict[str, Any]]
-    completion: Completion = DONE
 
 
 @dataclass(eq=False, slots=True)
@@ -81,27 +44,6 @@ class _InFlight:
 
     batch: StageBatch
     hot_done: Completion
-
-
-@dataclass(eq=False, slots=True)
-class _Choice:
-    """Who does what in one step. Nothing of it is final until HOT has ended well: then :meth:`commit`."""
-
-    batch: StageBatch
-    cohort: list[_Row] = field(default_factory=list)
-    changed: dict[_Row, dict[str, Any]] = field(default_factory=dict)  # heavy values to encode
-    held: list[tuple[_Row, Sequence[Any]]] = field(default_factory=list)  # edges of rows that take no part
-
-    def commit(self) -> None:
-        for row in self.cohort:
-            row.age += 1
-            if row.held_events:
-                row.held_events = []
-            if row.budget is not None:
-                row.budget.produced()
-        for row, events in self.held:
-            row.held_events.extend(events)
-            del row.held_events[:-_MOST_HELD_EVENTS]
 
 
 class ComposedEngine:
@@ -146,11 +88,11 @@ class ComposedEngine:
         self._manifest = replace(model.manifest(), pipeline_depth_chunks=2 if self._pipelined else 1)
 
         size = self._manifest.max_sessions
-        self._rows: dict[str, _Row] = {}
+        self._rows: dict[str, Row] = {}
         self._free = list(range(size))  # sorted: the lowest free row is taken first
         self._empty_slots: dict[int, str | None] = dict.fromkeys(range(size))
-        self._pending: list[_Row] = []
-        self._encodes: list[_Encode] = []
+        self._pending: list[Row] = []
+        self._encodes: list[Encode] = []
         self._seeded: Completion = DONE  # the latest seeding, which an encode must not overtake
         self._lanes: Lanes | None = None  # opened by the first step, on its thread
         self._in_flight: _InFlight | None = None
@@ -187,7 +129,7 @@ class ComposedEngine:
         if not self._midrun_attach and any(row.seeded for row in self._rows.values()):
             raise AdmissionError("the cohort is running and this engine admits nobody in mid-run (midrun_attach=False)")
         context = dict(init.context)
-        row = _Row(self._free.pop(0), init.session_id, context)
+        row = Row(self._free.pop(0), init.session_id, context)
         self._rows[init.session_id] = row
         self._pending.append(row)
 
@@ -282,7 +224,7 @@ class ComposedEngine:
         if ready:
             self._seed(lanes, pending, failures)
 
-    def _seed(self, lanes: Lanes, rows: list[_Row], failures: dict[str, BaseException]) -> None:
+    def _seed(self, lanes: Lanes, rows: list[Row], failures: dict[str, BaseException]) -> None:
         """Seed all rows in one call; if that fails, each by itself, so that only the culprits stay behind."""
         contexts = {row.index: row.context for row in rows}
         try:
@@ -302,8 +244,8 @@ class ComposedEngine:
 
     # -- choosing who takes part
 
-    def _choose(self, due: Mapping[str, Mapping[str, Any]], failures: dict[str, BaseException]) -> _Choice:
-        choice = _Choice(StageBatch(self._empty_slots.copy(), {}))
+    def _choose(self, due: Mapping[str, Mapping[str, Any]], failures: dict[str, BaseException]) -> Choice:
+        choice = Choice(StageBatch(self._empty_slots.copy(), {}))
         slots, conditioning, ages = choice.batch.slots, choice.batch.conditioning, choice.batch.ages
         cohort, rows, heavy_keys = choice.cohort, self._rows, self._heavy_keys
         for session_id, given in due.items():
@@ -320,7 +262,7 @@ class ComposedEngine:
                 choice.held.append((row, given.get("events", ())))
                 continue
             slots[row.index] = session_id
-            conditioning[session_id] = _with_held_events(row, given) if row.held_events else dict(given)
+            conditioning[session_id] = row.with_held_events(given) if row.held_events else dict(given)
             ages[row.index] = row.age
             cohort.append(row)
         choice.batch.due.update(conditioning)
@@ -328,9 +270,9 @@ class ComposedEngine:
 
     def _heavy_change(
         self,
-        row: _Row,
+        row: Row,
         given: Mapping[str, Any],
-        changed: dict[_Row, dict[str, Any]],
+        changed: dict[Row, dict[str, Any]],
         failures: dict[str, BaseException],
     ) -> bool:
         """Whether the row takes part in this step; notes it in ``changed`` if an encode is to start."""
@@ -357,7 +299,7 @@ class ComposedEngine:
     # -- running the lanes
 
     def _advance(
-        self, lanes: Lanes, choice: _Choice, failures: dict[str, BaseException], began: float
+        self, lanes: Lanes, choice: Choice, failures: dict[str, BaseException], began: float
     ) -> StageBatch | None:
         """Run one step's work and return the batch that is ready to leave."""
         leaving, self._in_flight = self._in_flight, None
@@ -431,7 +373,7 @@ class ComposedEngine:
             self._lanes = inline_lanes()
         return self._lanes
 
-    def _drain(self, row: _Row) -> None:
+    def _drain(self, row: Row) -> None:
         """Wait for everything that may still touch this row. Encodes of other rows go on."""
         if self._lanes is None:
             return
@@ -453,7 +395,7 @@ class ComposedEngine:
     def _start_encode(
         self,
         lanes: Lanes,
-        wanted: dict[_Row, dict[str, Any]],
+        wanted: dict[Row, dict[str, Any]],
         after: Sequence[Completion],
         failures: dict[str, BaseException],
     ) -> None:
@@ -462,7 +404,7 @@ class ComposedEngine:
         conditioning: dict[str, Mapping[str, Any]] = {row.session_id: dict(values) for row, values in wanted.items()}
         ages = {row.index: row.age for row in wanted}
         batch = StageBatch(slots, conditioning, set(conditioning), ages)
-        encode = _Encode(wanted, submit(lanes.encode, partial(_run, self._encode, batch), after))
+        encode = Encode(wanted, submit(lanes.encode, partial(_run, self._encode, batch), after))
         self._encodes.append(encode)
         for row in wanted:
             row.encode = encode
@@ -478,7 +420,7 @@ class ComposedEngine:
                 for row, wanted in encode.wanted.items():
                     row.applied, row.encode, row.encode_failed = wanted, None, False
 
-    def _note_failed_encode(self, lanes: Lanes, encode: _Encode, failures: dict[str, BaseException]) -> bool:
+    def _note_failed_encode(self, lanes: Lanes, encode: Encode, failures: dict[str, BaseException]) -> bool:
         """If an encode failed: it is one row's failure, or is tried again for each row by itself."""
         error = error_of(encode.completion)
         if error is None:
@@ -497,10 +439,6 @@ class ComposedEngine:
 def _run(stages: list[Stage], batch: StageBatch) -> None:
     for stage in stages:
         stage(batch)
-
-
-def _with_held_events(row: _Row, given: Mapping[str, Any]) -> dict[str, Any]:
-    return {**given, "events": (*row.held_events, *given.get("events", ()))}
 
 
 def _step_results(batch: StageBatch, began: float) -> list[StepResult]:

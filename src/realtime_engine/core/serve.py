@@ -9,8 +9,9 @@ from typing import Any
 from .clock import MONOTONIC, Clock
 from .contract import RealtimeInterface
 from .monitor import ServeMonitor
-from .queues import Inbox, Outbox, call_soon
+from .queues import Inbox, Outbox
 from .serve_loop import ServeLoop, check_serve_arguments
+from .waiters import call_soon
 
 __all__ = ["default_serve", "run_engine"]
 

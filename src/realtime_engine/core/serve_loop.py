@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from .answers import HeldAnswers
 from .clock import NS_PER_S, Clock, Wakeup
 from .contract import AdmissionError, RealtimeInterface, SessionInit
 from .deadlines import Deadlines
@@ -77,7 +77,7 @@ class ServeLoop:
         self._due: dict[str, Session] = {}  # stepped together
         self._apart: dict[str, Session] = {}  # stepped one by one, because they failed lately
         self._arriving: dict[str, SessionEvent] = {}  # the answer that waits until the session is seeded
-        self._held_back: list[_HeldBack] = []  # answers that wait until the pipeline's chunks are out
+        self._held = HeldAnswers()
         self._fresh: list[tuple[Session, int]] = []  # Actions that the next step applies, and when they came
         self._identities = Identities()
         self._releases = Releases(self._release_engine_side, self._log)
@@ -108,7 +108,7 @@ class ServeLoop:
                 monitor=self._monitor,
                 log=self._log,
                 emit=self._emit_chunks,
-                leaving=lambda session: self._is_held_back(session.session_id),
+                leaving=lambda session: self._held.holds(session.session_id),
                 interrupted=lambda: self._stopping,
             )
             deadlines = Deadlines(self._interval_ns(manifest.rate_hz), self._clock.now_ns())
@@ -204,8 +204,8 @@ class ServeLoop:
             self._stepper.step({session.session_id: session.take_conditioning()}, outcome, flush=True)
         self._stepper.finalize(outcome)
         self._judge(outcome)
-        if not self._stepper.primed:
-            self._send_held_back()
+        if self._held and not self._stepper.primed:
+            self._put(self._held.take())
         self._monitor.ticks += 1
         self._monitor.step.record(self._clock.now_ns() - begin)
 
@@ -221,8 +221,8 @@ class ServeLoop:
         if chunks:
             self._put(chunks)
             self._monitor.chunks += len(chunks)
-        if self._held_back:
-            self._count_down_held_back()
+        if self._held:
+            self._put(self._held.step_passed())
 
     # -- failures
 
@@ -316,7 +316,7 @@ class ServeLoop:
             self._reject(msg.session_id, f"session {msg.session_id!r} is not attached")
             return
         self._announce(session)
-        self._settle(msg.session_id)
+        self._put(self._held.take(msg.session_id))
         context = msg.context or session.context
         try:
             self._reset_engine(SessionInit(msg.session_id, snapshot(context)))
@@ -359,7 +359,7 @@ class ServeLoop:
         self._place(session)
         answer = ActiveChanged(session.session_id, msg.active, epoch=session.epoch)
         if self._stepper.primed and not msg.active:
-            self._held_back.append(_HeldBack(answer, self._stepper.depth - 1))  # its chunks in flight go out first
+            self._held.hold(answer, self._stepper.depth - 1)  # its chunks in flight go out first
         else:
             self._send(answer)
 
@@ -380,7 +380,7 @@ class ServeLoop:
     def _end(self, session: Session, because: BaseException | None = None) -> None:
         """Detach a session and say so: ``Detached``, or ``Failed(fatal=True)`` if it ends by, or with, an error."""
         self._announce(session)
-        self._settle(session.session_id)
+        self._put(self._held.take(session.session_id))
         self._forget(session)
         error = self._releases.release(session.session_id, self._clock.now_ns())
         because = because or error
@@ -415,46 +415,21 @@ class ServeLoop:
         epoch = session.epoch if session is not None else self._identities.epoch(session_id)
         self._send(Rejected(session_id, reason, epoch=epoch))
 
-    def _is_held_back(self, session_id: str) -> bool:
-        return any(held.event.session_id == session_id for held in self._held_back)
-
-    def _count_down_held_back(self) -> None:
-        """One more step has brought out what the pipeline held: send the answers that waited for it."""
-        for held in self._held_back:
-            held.steps -= 1
-        self._send_held_back(lambda held: held.steps <= 0)
-
-    def _send_held_back(self, ready: Callable[[_HeldBack], bool] = lambda held: True) -> None:
-        if self._held_back:
-            sent = [held for held in self._held_back if ready(held)]
-            self._held_back = [held for held in self._held_back if not ready(held)]
-            self._put([held.event for held in sent])
-
-    def _settle(self, session_id: str) -> None:
-        """Send what is held back of one session, because its chunks in flight will not come any more."""
-        self._send_held_back(lambda held: held.event.session_id == session_id)
-
     def _send(self, event: SessionEvent) -> None:
-        if self._held_back and self._is_held_back(event.session_id):
-            self._held_back.append(_HeldBack(event, self._stepper.depth - 1))  # never before an older answer
+        if self._held.holds(event.session_id):
+            self._held.hold(event, self._stepper.depth - 1)  # never before an older answer
         else:
             self._put((event,))
 
     def _put(self, items: Sequence[OutboxItem]) -> None:
+        if not items:
+            return
         try:
             self._outbox.put_many(items)
         except OutboxClosed:
             if not self._stopping:
                 logger.warning("the outbox was closed by its reader: the serve loop ends")
             self._stopping = True
-
-
-@dataclass(eq=False, slots=True)
-class _HeldBack:
-    """An answer, and the number of steps until the pipeline has brought out what was in flight when it was given."""
-
-    event: SessionEvent
-    steps: int
 
 
 class _NotReleased(Exception):

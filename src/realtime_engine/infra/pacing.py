@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..core.clock import MONOTONIC, NS_PER_S, Clock
-from ..core.queues import call_soon
+from ..core.waiters import call_soon
 from .frame import Frame
 
 NS_PER_MS = 1_000_000

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Generic, Protocol, TypeVar
 
 from ..core.errors import RealtimeEngineError
-from ..core.queues import call_soon
+from ..core.waiters import call_soon
 from .frame import Frame, FrameId
 
 logger = logging.getLogger(__name__)
