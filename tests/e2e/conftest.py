@@ -1,7 +1,7 @@
 """Chromium and the real server.
 
-Outside libraries are imported when a fixture is asked for, so that a place without them skips the tests. Where ``CI`` is
-set a missing Chromium is an error.
+Outside libraries are imported when a fixture is asked for, so that a place without them skips the tests. Where ``CI``
+is set a missing Chromium is an error.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def server(chromium: str) -> Iterator[MazeServer]:
 
 @pytest.fixture
 def small_server(chromium: str) -> Iterator[MazeServer]:
-    """One place, given back soon."""
+    """One place, given back soon. A test names it before ``visit``: pages are closed before it ends."""
     with MazeServer("--max-sessions", "1", "--idle-timeout", "1", "--viewer-grace", "0.5") as server:
         yield server
 

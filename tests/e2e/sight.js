@@ -14,6 +14,15 @@
     return context.getImageData(0, 0, WIDTH, HEIGHT).data.filter((_value, index) => index % 4 < 3);
   }
 
+  /** The picture, as soon as there is one. */
+  async function look() {
+    for (;;) {
+      const picture = grab();
+      if (picture) return picture;
+      await nextFrame();
+    }
+  }
+
   /** Differences per channel, 0 to 255. What moves in a small part of the picture does not touch the median. */
   function differences(first, second) {
     const sorted = first.map((value, index) => Math.abs(value - second[index])).sort();
@@ -21,16 +30,15 @@
   }
 
   /** Keeps the picture as it is now. */
-  sight.keep = (name) => void (kept[name] = grab());
+  sight.keep = async (name) => void (kept[name] = await look());
 
-  sight.pixels = () => Array.from(grab());
+  sight.pixels = async () => Array.from(await look());
 
   /** Resolves when `measure` of the difference to the kept picture is in the range, or rejects after `patience` ms. */
   sight.until = async ({ name, measure, least = 0, most = 255, patience }) => {
     for (const end = performance.now() + patience; ; await nextFrame()) {
-      const now = grab();
-      const difference = now && differences(kept[name], now)[measure];
-      if (now && difference >= least && difference <= most) return difference;
+      const difference = differences(kept[name], await look())[measure];
+      if (difference >= least && difference <= most) return difference;
       if (performance.now() > end) {
         throw new Error(`${measure} difference to "${name}" is ${difference}, not ${least} to ${most}`);
       }
@@ -39,10 +47,10 @@
 
   /** Resolves when `frames` new frames in a row look the same, but for what moves in a small part of them. */
   sight.untilStill = async ({ frames, most, patience }) => {
-    let [first, since] = [grab(), sight.frames];
+    let [first, since] = [await look(), sight.frames];
     for (const end = performance.now() + patience; ; await nextFrame()) {
-      const now = grab();
-      if (!first || differences(first, now).median > most) [first, since] = [now, sight.frames];
+      const now = await look();
+      if (differences(first, now).median > most) [first, since] = [now, sight.frames];
       else if (sight.frames - since >= frames) return;
       if (performance.now() > end) throw new Error(`the picture still moves, or no ${frames} frames came`);
     }

@@ -18,6 +18,7 @@ from .walker import Walker
 
 pytestmark = pytest.mark.timeout(30)
 
+NO_UDP = [f"--{force}webrtc-ip-handling-policy=disable_non_proxied_udp" for force in ("", "force-")]  # new, old name
 REFUSED = "Failed to load resource"
 LOST = ("Failed to load resource", "WebSocket connection to")
 
@@ -29,7 +30,7 @@ def set_seed(walker: Walker, seed: int) -> None:
     walker.page.locator("#stage").focus()
 
 
-def test_two_people_walk_through_two_worlds_of_one_batch(visit: Opener, server: MazeServer) -> None:
+def test_two_people_walk_through_two_worlds_of_one_batch(server: MazeServer, visit: Opener) -> None:
     first, second = visit(server).until_live(), visit(server).until_live()
     second.keep("world of the first")
     set_seed(second, 4)
@@ -42,11 +43,12 @@ def test_two_people_walk_through_two_worlds_of_one_batch(visit: Opener, server: 
         other.keep("there")
         with walker.holding("KeyW"):
             walker.until_elsewhere("here")
+        walker.until_still()
         other.until_back("there")
 
 
 @pytest.mark.parametrize("key", ["KeyW", "ArrowUp"])
-def test_a_key_moves_and_letting_go_of_it_stops(visit: Opener, server: MazeServer, key: str) -> None:
+def test_a_key_moves_and_letting_go_of_it_stops(server: MazeServer, visit: Opener, key: str) -> None:
     walker = visit(server).until_live()
     walker.keep("start")
     with walker.holding(key):
@@ -58,7 +60,7 @@ def test_a_key_moves_and_letting_go_of_it_stops(visit: Opener, server: MazeServe
     walker.until_elsewhere("start")
 
 
-def test_a_theme_recolours_the_world(visit: Opener, server: MazeServer) -> None:
+def test_a_theme_recolours_the_world(server: MazeServer, visit: Opener) -> None:
     walker = visit(server).until_live()
     before = walker.pixels()
     walker.keep("dungeon")
@@ -70,7 +72,7 @@ def test_a_theme_recolours_the_world(visit: Opener, server: MazeServer) -> None:
     assert gained[2] > gained[0], "ice is bluer"
 
 
-def test_reset_returns_to_the_start(visit: Opener, server: MazeServer) -> None:
+def test_reset_returns_to_the_start(server: MazeServer, visit: Opener) -> None:
     walker = visit(server).until_live()
     walker.keep("start")
     with walker.holding("KeyE"):
@@ -82,11 +84,8 @@ def test_reset_returns_to_the_start(visit: Opener, server: MazeServer) -> None:
     walker.until_back("start")
 
 
-@pytest.mark.parametrize("flag", ["--force-webrtc-ip-handling-policy=disable_non_proxied_udp"])
-def test_blocked_udp_falls_back_to_mjpeg_and_still_walks(
-    visit: Opener, launch: Launch, server: MazeServer, flag: str
-) -> None:
-    with launch(flag) as browser:
+def test_blocked_udp_falls_back_to_mjpeg_and_still_walks(server: MazeServer, launch: Launch, visit: Opener) -> None:
+    with launch(*NO_UDP) as browser:
         walker = visit(server, browser=browser).until_live()
         expect(walker.page.locator("#notice")).to_contain_text("UDP blocked?")
         expect(walker.page.locator("#image")).to_be_visible()
@@ -96,7 +95,7 @@ def test_blocked_udp_falls_back_to_mjpeg_and_still_walks(
         walker.until_still()
 
 
-def test_a_full_server_says_so_until_a_page_is_closed(visit: Opener, small_server: MazeServer) -> None:
+def test_a_full_server_says_so_until_a_page_is_closed(small_server: MazeServer, visit: Opener) -> None:
     first = visit(small_server).until_live()
     second = visit(small_server, expected=REFUSED)
     expect(second.page.locator("#overlay")).to_contain_text("All places are taken")
@@ -105,7 +104,7 @@ def test_a_full_server_says_so_until_a_page_is_closed(visit: Opener, small_serve
     second.until_live()
 
 
-def test_a_crashed_page_frees_its_row(visit: Opener, small_server: MazeServer) -> None:
+def test_a_crashed_page_frees_its_row(small_server: MazeServer, visit: Opener) -> None:
     first = visit(small_server).until_live()
     second = visit(small_server, expected=REFUSED)
     expect(second.page.locator("#overlay")).to_contain_text("All places are taken")
@@ -114,12 +113,12 @@ def test_a_crashed_page_frees_its_row(visit: Opener, small_server: MazeServer) -
     second.until_live()
 
 
-def test_a_restarted_server_is_found_again(visit: Opener, small_server: MazeServer) -> None:
+def test_a_restarted_server_is_found_again(small_server: MazeServer, visit: Opener) -> None:
     walker = visit(small_server, expected=LOST).until_live()
     small_server.stop()
     expect(walker.page.locator("#status")).to_have_text("Reconnecting")
     small_server.start()
-    walker.until_live()
+    walker.until_live(patience_ms=18_000)
     walker.keep("start")
     with walker.holding("KeyE"):
         walker.until_elsewhere("start")

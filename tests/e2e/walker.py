@@ -26,11 +26,11 @@ class Walker:
     def __init__(self, page: Page) -> None:
         self.page = page
 
-    def until_live(self) -> Walker:
+    def until_live(self, patience_ms: int = PATIENCE_MS) -> Walker:
         """Wait for the picture to come and the world to stand still."""
         from playwright.sync_api import expect
 
-        expect(self.page.locator("#status")).to_have_text("Live", timeout=PATIENCE_MS)
+        expect(self.page.locator("#status")).to_have_text("Live", timeout=patience_ms)
         self.until_still()
         return self
 
