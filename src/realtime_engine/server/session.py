@@ -169,7 +169,7 @@ class DemoSession:
 
     def begin_end(self) -> None:
         """Ask the engine to let go of it; it counts as over from now on."""
-        if not self.is_over:
+        if not self._ending:
             self._ending = True
             self._inbox.put_nowait(Detach(self.id))
 

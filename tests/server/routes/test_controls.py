@@ -4,13 +4,16 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from fastapi import WebSocket
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from ..support import FREE, HELD, Place, frame_where, message, over_http, until
+from realtime_engine.server.routes.controls import ControlsConnection
+
+from ..support import FREE, HELD, Place, frame_where, in_process, message, over_http, until
 
 
 @asynccontextmanager
@@ -115,21 +118,32 @@ async def test_strangers_are_turned_away() -> None:
         assert refused.value.response.status_code == 410
 
 
+class Stuck:
+    """A WebSocket whose client says nothing and takes nothing."""
+
+    def __init__(self) -> None:
+        self.code: int | None = None
+
+    async def receive(self) -> dict[str, Any]:
+        return await asyncio.get_running_loop().create_future()
+
+    async def send_text(self, text: str) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    async def close(self, code: int) -> None:
+        self.code = code
+
+
 async def test_a_client_that_takes_nothing_is_dropped() -> None:
-    async with over_http() as served:
-        place = await served.take()
-        session = served.session(place)
-        async with connected(place, max_queue=1) as socket:
-            await until(lambda: len(session.clients) == 1)
-            socket.transport.pause_reading()
-            text = "x" * 60_000
-            for _ in range(2000):
-                session.clients.tell({"type": "event", "text": text})
-                await asyncio.sleep(0)
-                if not len(session.clients):
-                    break
-            await until(lambda: len(session.clients) == 0)
-            socket.transport.abort()
+    async with in_process() as served:
+        session = served.session(await served.take())
+        socket = Stuck()
+        running = asyncio.create_task(ControlsConnection(cast(WebSocket, socket), session).run())
+        await until(lambda: len(session.clients) == 1)
+        for _ in range(300):
+            session.clients.tell({"type": "event"})
+        await running
+        assert len(session.clients) == 0 and socket.code == 1013
 
 
 async def test_clients_that_come_and_go_leave_nothing_behind() -> None:
