@@ -52,7 +52,7 @@ class RealtimeClient:
             raise ValueError(f"transport must be one of {', '.join(get_args(Transport))}, got {transport!r}")
         if not base_url.startswith(("http://", "https://")):
             raise ValueError(f"base_url must be the page's address, such as http://127.0.0.1:8000, got {base_url!r}")
-        self._base_url = base_url
+        self._base_url = base_url.rstrip("/") + "/"
         self._context = dict(context or {})
         self._transport = transport
         self._token = token
@@ -122,6 +122,11 @@ class RealtimeClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    @property
+    def base_url(self) -> str:
+        """Address of the page, ending in a slash."""
+        return self._base_url
 
     @property
     def session_id(self) -> str:
@@ -203,7 +208,7 @@ class RealtimeClient:
                 yield await stay.next_event()
 
     async def reset(self, context: Mapping[str, Any] | None = None) -> int:
-        """Start the session anew; without ``context``, from what it began with. Returns its new epoch.
+        """Start the session anew, with the fields of ``context`` changed. Returns its new epoch.
 
         Raises:
             RejectedError: the context is not accepted.
