@@ -180,6 +180,8 @@ class RealtimeClient:
     async def next_frame(self, timeout_s: float | None = None) -> ClientFrame:
         """The oldest unread picture, waiting for one. At most 8 are kept; those from before a reset are left out.
 
+        Each picture is handed out once: have one reader.
+
         Raises:
             TimeoutError: none came within ``timeout_s``.
         """
