@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 import threading
 from types import FrameType
@@ -41,6 +42,8 @@ def serve_demo(demo: Demo, config: ServerConfig, options: BaseModel | None) -> i
         server = _Server(app, demo, config)
     except OSError as error:
         raise CommandError(error.strerror or str(error)) from error
+    for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn's take their place while it runs
+        signal.signal(number, _end_now)
     server.run()
     return 0 if server.started else _FAILED
 
@@ -61,10 +64,10 @@ class _Server(DemoServer):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """uvicorn's own would raise the signal again after a clean end, and wait for the engine after a second one."""
         if self.should_exit:
-            _end_now(sig)
+            _end_now(sig, frame)
         self.should_exit = True
         _log.info("ending; once more to end at once")
-        last_resort = threading.Timer(2 * self._options.shutdown_timeout_s + _SLACK_S, _end_now, (sig,))
+        last_resort = threading.Timer(2 * self._options.shutdown_timeout_s + _SLACK_S, _end_now, (sig, None))
         last_resort.daemon = True  # it also bounds what runs after the server: threads that the interpreter waits for
         last_resort.start()
 
@@ -90,5 +93,5 @@ def _line(name: str, text: str) -> None:
     out.print(f"  {name:7}{text}", soft_wrap=True)
 
 
-def _end_now(sig: int) -> None:
+def _end_now(sig: int, frame: FrameType | None) -> None:
     os._exit(128 + sig)

@@ -52,7 +52,7 @@ class RealtimeClient:
             raise ValueError(f"transport must be one of {', '.join(get_args(Transport))}, got {transport!r}")
         if not base_url.startswith(("http://", "https://")):
             raise ValueError(f"base_url must be the page's address, such as http://127.0.0.1:8000, got {base_url!r}")
-        self._base_url = base_url
+        self._base_url = base_url.rstrip("/") + "/"
         self._context = dict(context or {})
         self._transport = transport
         self._token = token
@@ -124,6 +124,11 @@ class RealtimeClient:
         await self.close()
 
     @property
+    def base_url(self) -> str:
+        """Address of the page, ending in a slash."""
+        return self._base_url
+
+    @property
     def session_id(self) -> str:
         """The server's name for the session."""
         return self._opened().place.session_id
@@ -175,6 +180,8 @@ class RealtimeClient:
     async def next_frame(self, timeout_s: float | None = None) -> ClientFrame:
         """The oldest unread picture, waiting for one. At most 8 are kept; those from before a reset are left out.
 
+        Each picture is handed out once: have one reader.
+
         Raises:
             TimeoutError: none came within ``timeout_s``.
         """
@@ -203,7 +210,7 @@ class RealtimeClient:
                 yield await stay.next_event()
 
     async def reset(self, context: Mapping[str, Any] | None = None) -> int:
-        """Start the session anew; without ``context``, from what it began with. Returns its new epoch.
+        """Start the session anew, with the fields of ``context`` changed. Returns its new epoch.
 
         Raises:
             RejectedError: the context is not accepted.

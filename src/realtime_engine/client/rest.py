@@ -29,13 +29,14 @@ class Rest:
     """Requests to one server.
 
     Args:
-        base_url: where the page is.
+        base_url: where the page is, ending in a slash.
         token: what the server asks its visitors for, if it does.
         timeout_s: bound of one request.
     """
 
     def __init__(self, base_url: str, token: str | None, timeout_s: float) -> None:
-        self.base_url = base_url.rstrip("/") + "/"
+        self.base_url = base_url
+        self.timeout_s = timeout_s
         self._token = token
         # A proxy from the environment has no way to this machine.
         self.uses_proxy = not is_loopback(self.base_url)

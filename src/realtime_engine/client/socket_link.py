@@ -87,7 +87,7 @@ class SocketLink:
     async def _request_stream(self) -> httpx.Response:
         http = self._rest.http
         url = self._rest.url(self._place.links["mjpeg"])
-        timeout = httpx.Timeout(http.timeout, read=None)  # a paused session sends no pictures
+        timeout = httpx.Timeout(self._rest.timeout_s, read=None)  # a paused session sends no pictures
         request = http.build_request("GET", url, headers=bearer(self._place.token), timeout=timeout)
         try:
             response = await http.send(request, stream=True)
