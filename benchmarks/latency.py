@@ -1,6 +1,6 @@
 """How long is it from a key press to the pixel that shows it, in a real browser?
 
-    python benchmarks/latency.py [--presses 40] [--rounds 3] [--quick] [--json FILE]
+    python benchmarks/latency.py [--presses 24] [--rounds 5] [--quick] [--json FILE]
 
 A 640x360 model that makes one frame at a time, 30 a second, counts key presses into a barcode. Our server shows it on
 our page, by WebRTC and as MJPEG; beside it, in the same run, the plain aiortc server shows the same pictures: a track
@@ -136,8 +136,8 @@ def print_table(rows: list[dict[str, Any]], model_ms: float, load: tuple[float, 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--presses", type=int, default=40, help="key presses a way and round")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--presses", type=int, default=24, help="key presses a way and round")
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="one round of 15 presses")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers there, each press included")
     options = parser.parse_args()
