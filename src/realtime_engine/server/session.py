@@ -6,12 +6,9 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor
-from dataclasses import dataclass
 from typing import Any
 
 from ..core.clock import MONOTONIC, NS_PER_S
-from ..core.contract import EngineManifest
 from ..core.errors import RealtimeEngineError
 from ..core.messages import (
     ActiveChanged,
@@ -26,18 +23,16 @@ from ..core.messages import (
     SessionEvent,
     SetActive,
 )
-from ..core.queues import Inbox, Outbox
 from ..infra.controls import ControlState, event_message
-from ..infra.demo import Demo
-from ..infra.jpeg import JpegEncoder, JpegFrame, JpegPublisher
+from ..infra.jpeg import JpegFrame, JpegPublisher
 from ..infra.mjpeg import MjpegStream
 from ..infra.publisher import FramePublisher
 from ..infra.webrtc import IceConfig, SharedVideo
 from .activity import Activity, Hold
 from .attention import Attention
 from .clients import Clients
-from .config import ServerConfig
 from .counts import Counts
+from .equipment import Equipment
 from .freshness import EpochSource
 from .pump import Pump
 from .steering import Steering
@@ -52,19 +47,6 @@ class Refused(RealtimeEngineError):
 
 class SessionOver(RealtimeEngineError):
     """The session ended meanwhile."""
-
-
-@dataclass(frozen=True)
-class Equipment:
-    """What all sessions of a server share."""
-
-    demo: Demo
-    config: ServerConfig
-    manifest: EngineManifest
-    inbox: Inbox
-    outbox: Outbox
-    jpeg: JpegEncoder
-    pool: Executor
 
 
 class DemoSession:
