@@ -80,7 +80,7 @@ class DemoSession:
         self._timer: asyncio.TimerHandle | None = None
         self._life: asyncio.Task[None] | None = None
         self.attention = Attention(MONOTONIC.now_ns(), grace_s=config.viewer_grace_s, timeout_s=config.idle_timeout_s)
-        self.activity = Activity(lambda active: self._inbox.put_nowait(SetActive(self.id, active)))
+        self.activity = Activity(self._set_active)
         self.clients = Clients(self._all_left)
         self.steering = Steering(demo, self.id, state, put=self._inbox.put_nowait, tell=self.clients.tell)
         self.publisher = FramePublisher(self._watched)
@@ -155,6 +155,7 @@ class DemoSession:
         """Ask the engine to let go of it; it counts as over from now on."""
         if not self._ending:
             self._ending = True
+            self.steering.close()
             self._inbox.put_nowait(Detach(self.id))
 
     async def ended(self, timeout_s: float) -> None:
@@ -257,6 +258,10 @@ class DemoSession:
     def _all_left(self) -> None:
         if not self.is_over:
             self.steering.release_all()
+
+    def _set_active(self, active: bool) -> None:
+        if not self.is_over:
+            self._inbox.put_nowait(SetActive(self.id, active))
 
     def _watched(self, watched: bool) -> None:
         self.attention.watch(watched, MONOTONIC.now_ns())
