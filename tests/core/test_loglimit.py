@@ -22,7 +22,7 @@ def test_the_first_error_is_logged_with_whose_it_is_and_its_traceback(limiter, c
     error = ValueError("bad")
     limiter.error("step failed", error, "alice")
     (record,) = caplog.records
-    assert record.getMessage() == "step failed [alice]: ValueError: bad"
+    assert record.getMessage() == "step failed ['alice']: ValueError: bad"
     assert record.levelno == logging.ERROR
     assert record.exc_info[1] is error
 
