@@ -69,3 +69,17 @@ def test_an_error_whose_text_raises_is_logged_all_the_same(limiter, caplog):
 
     limiter.error("step failed", Unprintable())
     assert "Unprintable" in caplog.records[0].getMessage()
+
+
+def test_a_filter_that_raises_ends_nothing(caplog):
+    logger = logging.getLogger("test.loglimit.filtered")
+
+    def refuse(record: logging.LogRecord) -> bool:
+        raise OSError("filter")
+
+    logger.addFilter(refuse)
+    limiter = LogLimiter(logger, ManualClock())
+    limiter.error("step failed", ValueError("bad"))
+    limiter.error("step failed", ValueError("bad"))
+    limiter.flush()
+    assert not caplog.records
