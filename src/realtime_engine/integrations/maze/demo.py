@@ -1,0 +1,111 @@
+"""The maze as a demo: what it reads of its player's hands, and what that means to the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from ...core.contract import RealtimeInterface
+from ...infra.controls import ARROWS_AS_WASD, Axis, Controls, ControlWindow, KeyBinding
+from ...infra.demo import Demo
+
+_RUN_BUTTON = 10  # press of the left stick in the W3C standard mapping
+_LARGEST_SEED = 2**31 - 1
+
+
+class Fields(BaseModel):
+    """What a player may type."""
+
+    prompt: str = Field(
+        "",
+        max_length=200,
+        title="Theme",
+        description="What the world looks like: ice, lava, forest, night, desert, candy, or any words of your own.",
+    )
+    seed: int = Field(
+        0, ge=0, le=_LARGEST_SEED, title="Seed", description="Another seed is another maze, after a reset."
+    )
+
+
+class Options(BaseModel):
+    """What the person who serves the maze may choose."""
+
+    max_sessions: int = Field(8, ge=1, le=256, description="People who walk at the same time.")
+    width: int = Field(640, ge=16, le=3840, multiple_of=4, description="Width of a frame in pixels.")
+    height: int = Field(360, ge=16, le=2160, multiple_of=4, description="Height of a frame in pixels.")
+    fps: float = Field(30.0, gt=0, le=240, description="Frames per second.")
+    frames_per_chunk: int = Field(
+        1, ge=1, le=64, description="Frames that one step makes; more of them show how chunks feel."
+    )
+
+
+CONTROLS = Controls(
+    keys=(
+        KeyBinding("KeyW", "Forward", "Move"),
+        KeyBinding("KeyA", "Left", "Move"),
+        KeyBinding("KeyS", "Back", "Move"),
+        KeyBinding("KeyD", "Right", "Move"),
+        KeyBinding("ShiftLeft", "Run", "Move"),
+        KeyBinding("KeyQ", "Turn left", "Look"),
+        KeyBinding("KeyE", "Turn right", "Look"),
+    ),
+    aliases={**ARROWS_AS_WASD, "ShiftRight": "ShiftLeft"},
+    axes=(
+        Axis("forward", negative="KeyS", positive="KeyW", stick=("move", "y"), gamepad=1, invert=True),
+        Axis("strafe", negative="KeyA", positive="KeyD", stick=("move", "x"), gamepad=0),
+        Axis("turn", negative="KeyQ", positive="KeyE", stick=("look", "x"), gamepad=2),
+    ),
+    pointer="lock",
+    gamepad=True,
+    sticks=("move", "look"),
+    fields=Fields,
+)
+
+
+def build(options: Options) -> RealtimeInterface:
+    """The engine: all players in one batch. Each step is finished before the next, for the shortest way from a key."""
+    from ...core.composed import ComposedEngine
+    from .model import MazeModel
+
+    model = MazeModel(
+        max_sessions=options.max_sessions,
+        width=options.width,
+        height=options.height,
+        fps=options.fps,
+        frames_per_chunk=options.frames_per_chunk,
+    )
+    return ComposedEngine(model, pipeline=False)
+
+
+def to_conditioning(window: ControlWindow) -> Mapping[str, Any]:
+    """Held keys, sticks and gamepad as speeds; the theme goes along. Mouse look reaches the model as edges."""
+    return {
+        "forward": window.axis("forward"),
+        "strafe": window.axis("strafe"),
+        "turn": window.axis("turn"),
+        "run": window.held("ShiftLeft") or _runs_by_gamepad(window),
+        "prompt": window.field_values["prompt"],
+    }
+
+
+def context(fields: Fields) -> Mapping[str, Any]:
+    """Both fields, set or not, so that the theme that a session begins with is not encoded a second time."""
+    return {"seed": fields.seed, "prompt": fields.prompt}
+
+
+def _runs_by_gamepad(window: ControlWindow) -> bool:
+    return window.gamepad is not None and window.gamepad.pressed(_RUN_BUTTON)
+
+
+demo = Demo(
+    name="maze",
+    title="The Maze",
+    description="A first-person world that the engine renders live. Everybody walks through a world of their own.",
+    build=build,
+    controls=CONTROLS,
+    to_conditioning=to_conditioning,
+    options=Options,
+    context=context,
+)

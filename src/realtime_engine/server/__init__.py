@@ -1,0 +1,8 @@
+"""A demo over HTTP: REST, WebRTC, MJPEG and WebSockets. Knows no model."""
+
+from .app import create_app
+from .config import ServerConfig
+from .problems import Problem
+from .serving import DemoServer
+
+__all__ = ["DemoServer", "Problem", "ServerConfig", "create_app"]

@@ -1,0 +1,77 @@
+"""The web application of one demo."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import PackageNotFoundError, version
+
+from fastapi import APIRouter, FastAPI
+from pydantic import BaseModel
+from starlette.middleware.cors import CORSMiddleware
+
+from ..infra.demo import Demo
+from . import page, problems
+from .config import ServerConfig
+from .routes import actions, controls, description, health, pictures, sessions, whep
+from .runtime import Runtime
+
+_ROUTERS = (description.router, sessions.router, actions.router, whep.router, pictures.router, controls.router)
+
+
+def create_app(demo: Demo, config: ServerConfig | None = None, *, options: BaseModel | None = None) -> FastAPI:
+    """The server of a demo as an ASGI application; its model is loaded when the application starts.
+
+    Args:
+        config: settings; by default those of :class:`ServerConfig`.
+        options: what ``demo.build`` is given; by default ``demo.options()``.
+
+    Raises:
+        FileNotFoundError: the web client is missing.
+        ImportError, AttributeError, TypeError: the routes that the demo names cannot be had.
+    """
+    runtime = Runtime(demo, config or ServerConfig(), options)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with runtime.running():
+            yield
+
+    app = FastAPI(title=demo.title, version=_version(), lifespan=lifespan, docs_url=None, redoc_url=None)
+    app.state.runtime = runtime
+    problems.install(app)
+    if runtime.config.allowed_origins:
+        _let_sites_in(app, runtime.config)
+    app.include_router(health.router)
+    for router in _ROUTERS:
+        app.include_router(router, prefix="/api")
+    if demo.routes is not None:
+        app.include_router(_own_routes(demo.routes), prefix=page.prefix_of(demo) + "/api")
+    page.install(app, demo, runtime.config.token)
+    return app
+
+
+def _let_sites_in(app: FastAPI, config: ServerConfig) -> None:
+    app.add_middleware(
+        CORSMiddleware,
+        allow_origins=list(config.allowed_origins),
+        allow_methods=["GET", "POST", "PATCH", "DELETE"],
+        allow_headers=["Authorization", "Content-Type", "If-Match"],
+        expose_headers=["Location", "ETag", "Link", "Retry-After"],
+    )
+
+
+def _own_routes(target: str) -> APIRouter:
+    module, _, attribute = target.partition(":")
+    router = getattr(importlib.import_module(module), attribute)
+    if not isinstance(router, APIRouter):
+        raise TypeError(f"routes {target!r} must be a fastapi.APIRouter, got {router!r}")
+    return router
+
+
+def _version() -> str:
+    try:
+        return version("realtime-engine")
+    except PackageNotFoundError:  # run from a checkout that was never installed
+        return "0"

@@ -1,0 +1,78 @@
+"""Request bodies, read up to a limit and checked."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Request
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
+
+from .problems import Problem, pointer
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class Body(BaseModel):
+    """Base of request bodies: no unknown member."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class ContextBody(Body):
+    """The demo's typed fields that a session begins with, or begins anew with."""
+
+    context: Annotated[dict[str, Any], Field(default_factory=dict)]
+
+
+class ActiveBody(Body):
+    """Whether the session runs."""
+
+    active: StrictBool
+
+
+async def read_body(request: Request, limit: int) -> bytes:
+    """Errors: :class:`Problem` (413) as soon as it is clear that there is too much."""
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > limit:
+        raise _too_large(limit)
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > limit:
+            raise _too_large(limit)
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+async def read_text(request: Request, limit: int, media_type: str) -> str:
+    """Errors: :class:`Problem` (413, 415, 400)."""
+    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if given != media_type:
+        raise Problem("media-type", f"expected {media_type}, got {given or 'none'}")
+    try:
+        return (await read_body(request, limit)).decode()
+    except UnicodeDecodeError:
+        raise Problem("bad-request", "the body is not UTF-8 text") from None
+
+
+async def read_model(request: Request, model: type[Model], limit: int) -> Model:
+    """A JSON body; an empty one counts as ``{}``. Errors: :class:`Problem` (400, 413, 422)."""
+    body = await read_body(request, limit)
+    try:
+        return model.model_validate_json(body or b"{}")
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_context=False, include_input=False)
+    if faults[0]["type"] == "json_invalid":
+        raise Problem("bad-request", f"the body is not JSON: {faults[0]['msg']}")
+    errors = [(pointer(*fault["loc"]), fault["msg"]) for fault in faults]
+    raise Problem("invalid-request", "; ".join(f"{place}: {text}" for place, text in errors), errors=errors)
+
+
+def _too_large(limit: int) -> Problem:
+    return Problem("too-large", f"at most {limit} bytes are taken")
+
+
+def json_body(model: type[BaseModel]) -> dict[str, Any]:
+    """The part of an OpenAPI description that tells of such a body."""
+    return {"requestBody": {"content": {"application/json": {"schema": model.model_json_schema()}}}}

@@ -1,0 +1,97 @@
+"""What the person who runs the server chooses."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from ..infra.webrtc import IceServer
+
+_LEAST_TOKEN = 8
+
+
+@dataclass(frozen=True)
+class ServerConfig:
+    """Settings of the server; the command line makes its flags of them.
+
+    Attributes:
+        host, port: address to listen on; port 0 lets the system choose.
+        token: what a client must show before it may take a place; ``None`` asks for nothing.
+        open: serve everybody who reaches an address other than this machine's own, without a token.
+        idle_timeout_s: seconds without viewers and controls after which a session is over.
+        viewer_grace_s: seconds without viewers after which a session is paused.
+        media_age_budget_ms: greatest delay, in milliseconds, by which pacing may even out late chunks.
+        jpeg_quality: 1 (small) to 100 (good), of MJPEG and single pictures.
+        bitrate: bits per second of WebRTC video; ``None`` lets the picture's size decide.
+        ice_servers: STUN and TURN servers, for viewers and for this side.
+        allowed_origins: other sites, such as ``https://example.org``, whose pages may use this server.
+        heartbeat_s: seconds without news after which a connection is given a sign of life.
+        max_body_bytes: size of the largest request that is read.
+        shutdown_timeout_s: seconds that running requests and the engine have to end.
+
+    Raises:
+        ValueError: naming the field.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    token: str | None = None
+    open: bool = False
+    idle_timeout_s: float = 30.0
+    viewer_grace_s: float = 2.0
+    media_age_budget_ms: float = 100.0
+    jpeg_quality: int = 80
+    bitrate: int | None = None
+    ice_servers: tuple[IceServer, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
+    heartbeat_s: float = 1.0
+    max_body_bytes: int = 16 * 1024 * 1024
+    shutdown_timeout_s: float = 5.0
+
+    def __post_init__(self) -> None:
+        for name in ("idle_timeout_s", "heartbeat_s", "shutdown_timeout_s", "max_body_bytes"):
+            _check_number(name, getattr(self, name), above_zero=True)
+        for name in ("viewer_grace_s", "media_age_budget_ms"):
+            _check_number(name, getattr(self, name), above_zero=False)
+        if not isinstance(self.port, int) or not 0 <= self.port <= 65535:
+            raise ValueError(f"port must be a number from 0 to 65535, got {self.port!r}")
+        if not isinstance(self.jpeg_quality, int) or not 1 <= self.jpeg_quality <= 100:
+            raise ValueError(f"jpeg_quality must be an integer from 1 to 100, got {self.jpeg_quality!r}")
+        if self.bitrate is not None and not (isinstance(self.bitrate, int) and self.bitrate > 0):
+            raise ValueError(f"bitrate must be bits per second above 0, or None, got {self.bitrate!r}")
+        for origin in self.allowed_origins:
+            _check_origin(origin)
+        self._check_reach()
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only programs of this machine can reach the server."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    def _check_reach(self) -> None:
+        if self.token is not None and len(self.token) < _LEAST_TOKEN:
+            raise ValueError(f"token must be {_LEAST_TOKEN} characters or longer, or anybody would guess it")
+        if not self.is_loopback and self.token is None and not self.open:
+            raise ValueError(
+                f"host {self.host!r} can be reached from other machines: set a token that clients must show, "
+                "or set open to serve everybody who comes"
+            )
+
+
+def _check_number(name: str, value: object, *, above_zero: bool) -> None:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    if not is_number or value < 0 or (above_zero and value == 0):  # type: ignore[operator]
+        raise ValueError(f"{name} must be a number {'above 0' if above_zero else 'of 0 or more'}, got {value!r}")
+
+
+def _check_origin(origin: str) -> None:
+    parts = urlsplit(origin)
+    if parts.scheme not in ("http", "https") or not parts.netloc or origin != f"{parts.scheme}://{parts.netloc}":
+        raise ValueError(f"allowed_origins must look like https://example.org, got {origin!r}")

@@ -1,0 +1,140 @@
+"""From the engine's chunks to a session's viewers: frames, paced, published."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Any
+
+import numpy as np
+
+from ..core.clock import MONOTONIC
+from ..core.contract import EngineManifest
+from ..core.errors import describe
+from ..core.loglimit import LogLimiter
+from ..core.messages import ActiveChanged, Chunk, Failed, ResetDone, SessionEvent
+from ..core.queues import OutboxSession
+from ..infra.demo import FrameFormat
+from ..infra.frame import Frame, FrameId
+from ..infra.media import Pixels, to_frames
+from ..infra.pacing import PacedPlayer, Pacer, PacerStatistics
+from ..infra.publisher import FramePublisher
+from .credit import PlaybackCredit
+
+_log = LogLimiter(logging.getLogger(__name__), MONOTONIC)
+
+
+class Pump:
+    """Reads one session out of the outbox and shows it.
+
+    Args:
+        reader: the session's claim on the outbox.
+        frames: how a chunk becomes pictures.
+        publisher: where they go.
+        on_event: told of each session event, in order with the chunks; false ends the pump.
+        on_credit: told that the engine should hold (false) or may go on (true).
+        pool: threads for conversions that are worth one.
+    """
+
+    def __init__(
+        self,
+        reader: OutboxSession,
+        manifest: EngineManifest,
+        frames: FrameFormat,
+        publisher: FramePublisher,
+        *,
+        budget_ms: float,
+        on_event: Callable[[SessionEvent], bool],
+        on_credit: Callable[[bool], None],
+        pool: Executor,
+    ) -> None:
+        fps = manifest.rate_hz * manifest.frames_per_chunk
+        self._reader = reader
+        self._format = frames
+        self._publisher = publisher
+        self._on_event = on_event
+        self._on_credit = on_credit
+        self._pool = pool
+        self._player = PacedPlayer(Pacer(fps, budget_ms), self._publish)
+        self._credit = PlaybackCredit(fps, budget_ms)
+        self._said_error = ""
+
+    async def run(self) -> None:
+        """Show until ``on_event`` says that it is over, or the engine ends."""
+        playing = asyncio.create_task(self._player.run(), name="play a session")
+        try:
+            async for item in self._reader:
+                if isinstance(item, Chunk):
+                    await self._show(item)
+                elif not self._hear(item):
+                    return
+        finally:
+            self._player.close()
+            await asyncio.wait({playing})
+            self._reader.close()
+
+    def statistics(self) -> PacerStatistics:
+        """Counts of the frames that went through."""
+        return self._player.statistics()
+
+    def _hear(self, event: SessionEvent) -> bool:
+        if isinstance(event, ResetDone):
+            self._publisher.begin_epoch(event.epoch)
+            self._player.begin_epoch(event.epoch)
+            self._credit.clear()
+            self._on_credit(True)
+        elif isinstance(event, ActiveChanged) and event.active and not self._player.statistics().queued:
+            self._player.clear()  # the gap that the pause has made is no underrun
+        return self._on_event(event)
+
+    async def _show(self, chunk: Chunk) -> None:
+        try:
+            pictures = await self._pictures(chunk.output)
+        except Exception as error:  # the model's output may be anything
+            self._complain(chunk, error)
+            return
+        self._said_error = ""
+        self._player.push([Frame(pixels, _identity(chunk, index)) for index, pixels in enumerate(pictures)])
+        if pictures:
+            self._credit.arrived(len(pictures), MONOTONIC.now_ns(), wants_more=self._player.wants_more())
+            if self._credit.held:
+                self._on_credit(False)
+
+    async def _pictures(self, output: Any) -> list[Pixels]:
+        layout, value_range = self._format.layout, self._format.value_range
+        if _is_free(output, layout):
+            return to_frames(output, layout, value_range)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, to_frames, output, layout, value_range)
+
+    def _complain(self, chunk: Chunk, error: Exception) -> None:
+        """Once for each fault, and again when it comes back."""
+        _log.error("a chunk could not be shown", error, chunk.session_id)
+        text = describe(error)
+        if text != self._said_error:
+            self._said_error = text
+            self._on_event(Failed(chunk.session_id, text, epoch=chunk.epoch))
+
+    def _publish(self, frame: Frame) -> None:
+        self._publisher.publish(frame)
+        if self._credit.held:
+            self._credit.shown(wants_more=self._player.wants_more())
+            if not self._credit.held:
+                self._on_credit(True)
+
+
+def _identity(chunk: Chunk, index: int) -> FrameId:
+    return FrameId(chunk.session_id, chunk.epoch, chunk.seq, index, chunk.action_id, chunk.stamps)
+
+
+def _is_free(output: Any, layout: str) -> bool:
+    """Whether making pictures of it copies nothing."""
+    return (
+        layout in ("hwc", "thwc")
+        and isinstance(output, np.ndarray)
+        and output.dtype == np.uint8
+        and output.flags.c_contiguous
+        and output.shape[-1:] == (3,)
+    )

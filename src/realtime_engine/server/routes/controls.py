@@ -1,0 +1,110 @@
+"""Controls by WebSocket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from fastapi import APIRouter, WebSocket, WebSocketDisconnect
+
+from ..problems import Problem
+from ..runtime import runtime_of
+from ..security import bearer_or_query, is_allowed_origin
+from ..session import DemoSession
+
+logger = logging.getLogger(__name__)
+
+router = APIRouter()
+
+_MOST_UNSENT = 256
+_GOING_AWAY, _TOO_SLOW = 1001, 1013
+_FAREWELL_S = 1.0
+
+
+@router.websocket("/sessions/{session_id}/controls")
+async def controls(socket: WebSocket, session_id: str) -> None:
+    """Text messages of the controls protocol, both ways."""
+    runtime = runtime_of(socket)
+    if not is_allowed_origin(socket, runtime.config.allowed_origins):
+        await _refuse(socket, Problem("origin", f"{socket.headers.get('origin')} is not among the allowed origins"))
+        return
+    try:
+        session = runtime.session(session_id, bearer_or_query(socket))
+    except Problem as problem:
+        await _refuse(socket, problem)
+        return
+    await socket.accept()
+    await ControlsConnection(socket, session).run()
+
+
+async def _refuse(socket: WebSocket, problem: Problem) -> None:
+    """Refuse the handshake, with the problem as the body of the HTTP answer where the server can."""
+    if "websocket.http.response" in socket.scope.get("extensions", {}):
+        await socket.send_denial_response(problem.response())
+    else:
+        await socket.close(4000 + problem.status)
+
+
+class ControlsConnection:
+    """One accepted WebSocket, until either side or the session ends."""
+
+    def __init__(self, socket: WebSocket, session: DemoSession) -> None:
+        self._socket = socket
+        self._session = session
+        self._unsent: asyncio.Queue[str] = asyncio.Queue(_MOST_UNSENT)
+        self._too_slow = asyncio.Event()
+
+    async def run(self) -> None:
+        self._session.clients.join(self, self._send)
+        tasks = {
+            asyncio.create_task(self._read(), name="read controls"),
+            asyncio.create_task(self._write(), name="write controls"),
+            asyncio.create_task(self._session.over.wait(), name="wait for the end of a session"),
+            asyncio.create_task(self._too_slow.wait(), name="watch for a slow client"),
+        }
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._session.clients.leave(self)
+            await _cancel(tasks)
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError, asyncio.TimeoutError):
+            await asyncio.wait_for(self._close(), _FAREWELL_S)
+
+    def _send(self, text: str) -> None:
+        try:
+            self._unsent.put_nowait(text)
+        except asyncio.QueueFull:
+            self._too_slow.set()
+
+    async def _read(self) -> None:
+        with contextlib.suppress(WebSocketDisconnect):
+            while True:
+                message = await self._socket.receive()
+                if message["type"] == "websocket.disconnect":
+                    return
+                text = message.get("text")
+                if text is None:
+                    text = message["bytes"].decode(errors="replace")
+                for reply in self._session.receive_text(text):
+                    self._send(reply)
+
+    async def _write(self) -> None:
+        while True:
+            await self._socket.send_text(await self._unsent.get())
+
+    async def _close(self) -> None:
+        """Say what is left to say, and goodbye, unless the client has gone."""
+        while not self._too_slow.is_set() and not self._unsent.empty():
+            await self._socket.send_text(self._unsent.get_nowait())
+        await self._socket.close(_TOO_SLOW if self._too_slow.is_set() else _GOING_AWAY)
+
+
+async def _cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(outcome, Exception) and not isinstance(outcome, WebSocketDisconnect):
+            logger.error("a controls connection failed", exc_info=outcome)

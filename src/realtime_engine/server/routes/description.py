@@ -1,0 +1,65 @@
+"""What the demo is, for the page that shows it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from fastapi import APIRouter, Request
+
+from ...core.contract import EngineManifest
+from ...infra.demo import FrameFormat
+from ...infra.webrtc import IceServer
+from ..page import prefix_of
+from ..runtime import Runtime, runtime_of
+from ..security import check_access
+
+router = APIRouter(tags=["demo"])
+
+TRANSPORTS = ("webrtc", "mjpeg")
+
+
+@router.get("/demo")
+async def demo(request: Request) -> dict[str, Any]:
+    """Name, controls and state of the demo, and how it can be watched."""
+    runtime = runtime_of(request)
+    check_access(request, runtime.config.token)
+    described, host = runtime.demo, runtime.host
+    return {
+        "name": described.name,
+        "title": described.title,
+        "description": described.description,
+        "state": host.state.value,
+        "progress": runtime.progress(),
+        "error": host.error,
+        "manifest": None if host.manifest is None else asdict(host.manifest),
+        "video": None if host.manifest is None else _video(host.manifest, described.frames),
+        "controls": described.controls.describe(),
+        "required_context": list(described.required_context),
+        "transports": list(TRANSPORTS),
+        "ice_servers": [_ice_server(server) for server in runtime.config.ice_servers],
+        "page": _page(runtime),
+    }
+
+
+def _video(manifest: EngineManifest, frames: FrameFormat) -> dict[str, Any]:
+    """``width`` and ``height`` in pixels, ``None`` where the manifest names no shape."""
+    video: dict[str, Any] = {
+        "width": None,
+        "height": None,
+        "fps": manifest.rate_hz * manifest.frames_per_chunk,
+    }
+    if len(manifest.chunk_shape) == len(frames.layout):
+        size = dict(zip(frames.layout, manifest.chunk_shape, strict=True))
+        video |= {"width": size["w"] * size.get("v", 1), "height": size["h"]}
+    return video
+
+
+def _ice_server(server: IceServer) -> dict[str, str]:
+    """As a browser's ``RTCIceServer``."""
+    described = {"urls": server.url, "username": server.username, "credential": server.credential}
+    return {name: value for name, value in described.items() if value is not None}
+
+
+def _page(runtime: Runtime) -> str | None:
+    return None if runtime.demo.page is None else prefix_of(runtime.demo) + "/"

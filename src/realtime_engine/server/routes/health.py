@@ -1,0 +1,41 @@
+"""Whether the server lives, whether it can be used, and what it counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from ..hosting import EngineState
+from ..problems import Problem
+from ..runtime import runtime_of
+from ..security import check_access
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/healthz")
+async def healthz() -> dict[str, str]:
+    """The process answers."""
+    return {"status": "ok"}
+
+
+@router.get("/readyz")
+async def readyz(request: Request) -> dict[str, str]:
+    """200 once sessions can begin, 503 while the model loads, 500 with the reason when it failed."""
+    host = runtime_of(request).host
+    if host.state is EngineState.LOADING:
+        raise Problem("loading", "The model is loading.", headers={"Retry-After": "1"})
+    if host.state is EngineState.FAILED:
+        raise Problem("engine-failed", host.error or "The model failed.")
+    return {"status": "ready"}
+
+
+@router.get("/metrics", response_class=Response)
+async def metrics(request: Request) -> Any:
+    """Prometheus text."""
+    runtime = runtime_of(request)
+    check_access(request, runtime.config.token)
+    return Response(runtime.metrics.text(), media_type=CONTENT_TYPE_LATEST)

@@ -1,0 +1,120 @@
+"""Everything behind the routes of one server, from its start to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import Request
+from pydantic import BaseModel
+from starlette.requests import HTTPConnection
+
+from ..infra.demo import Demo
+from ..infra.jpeg import JpegEncoder
+from .config import ServerConfig
+from .hosting import EngineHost, EngineState
+from .metrics import Metrics
+from .problems import Problem
+from .session import DemoSession, Equipment
+from .sessions import Sessions
+
+logger = logging.getLogger(__name__)
+
+_LOADING = {"message": "Loading the model", "fraction": None}
+_READY = {"message": "Ready", "fraction": 1.0}
+
+
+class Runtime:
+    """The engine, its sessions and what they share. Made before the event loop runs, used on it.
+
+    Attributes:
+        host: set while the server runs.
+    """
+
+    def __init__(self, demo: Demo, config: ServerConfig, options: BaseModel | None) -> None:
+        self.demo = demo
+        self.config = config
+        self.options = options
+        self.host: EngineHost
+        self.metrics: Metrics
+        self._sessions: Sessions | None = None
+        self._jpeg = JpegEncoder(config.jpeg_quality)
+        self._pool: ThreadPoolExecutor
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Load and run the engine for as long as this is entered; everything has ended afterwards, in bounded time."""
+        self.host = EngineHost(self.demo, self.options)
+        self.metrics = Metrics(self.host, lambda: self._sessions)
+        self._pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="media")
+        engine = asyncio.create_task(self.host.run(), name="engine")
+        try:
+            yield
+        finally:
+            await self._end(engine)
+
+    @property
+    def sessions(self) -> Sessions:
+        """Errors: :class:`Problem` while the engine loads (503), and when it has failed (500)."""
+        host = self.host
+        if host.state is EngineState.FAILED:
+            raise Problem("engine-failed", host.error or "The model failed.")
+        if host.manifest is None:
+            raise Problem("loading", "The model is loading.", headers={"Retry-After": "1"})
+        if self._sessions is None:
+            equipment = Equipment(
+                self.demo, self.config, host.manifest, host.inbox, host.outbox, self._jpeg, self._pool
+            )
+            self._sessions = Sessions(equipment)
+        return self._sessions
+
+    def session(self, session_id: str, token: str | None) -> DemoSession:
+        """The session that ``token`` opens. Errors: :class:`Problem`."""
+        if self._sessions is None:
+            raise Problem("no-session", f"There is no session {session_id!r}.")
+        return self._sessions.get(session_id, token)
+
+    def end_streams(self) -> None:
+        """Let responses and connections that would never end by themselves come to an end."""
+        if self._sessions is not None:
+            self._sessions.begin_close()
+
+    def progress(self) -> dict[str, Any]:
+        return dict(_READY if self.host.state is EngineState.READY else _LOADING)
+
+    async def _end(self, engine: asyncio.Task[None]) -> None:
+        timeout_s = self.config.shutdown_timeout_s
+        if self._sessions is not None:
+            await self._sessions.close(timeout_s / 2)
+        self.host.stop()
+        if self.host.state is EngineState.LOADING:
+            engine.cancel()
+        _, unfinished = await asyncio.wait({engine}, timeout=timeout_s / 2)
+        if unfinished:
+            logger.error("the engine did not end within %.1f s: its step goes on and is left alone", timeout_s / 2)
+            await _abandon(engine)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+async def _abandon(engine: asyncio.Task[None]) -> None:
+    """The first cancel still waits for the step to end, the second does not."""
+    while not engine.done():
+        engine.cancel()
+        await asyncio.wait({engine}, timeout=0.05)
+
+
+def runtime_of(connection: HTTPConnection) -> Runtime:
+    """The runtime behind the app that serves this connection."""
+    runtime = connection.app.state.runtime
+    assert isinstance(runtime, Runtime)
+    return runtime
+
+
+def get_runtime(request: Request) -> Runtime:
+    """:func:`runtime_of` as a dependency of routes."""
+    return runtime_of(request)

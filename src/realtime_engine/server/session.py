@@ -1,0 +1,308 @@
+"""One session: a player, what they hold, and everybody who watches."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.clock import MONOTONIC, NS_PER_S
+from ..core.contract import EngineManifest
+from ..core.errors import RealtimeEngineError
+from ..core.messages import (
+    ActiveChanged,
+    Attach,
+    Attached,
+    Detach,
+    Detached,
+    Failed,
+    Rejected,
+    Reset,
+    ResetDone,
+    SessionEvent,
+    SetActive,
+)
+from ..core.queues import Inbox, Outbox
+from ..infra.controls import ControlState, event_message
+from ..infra.demo import Demo
+from ..infra.jpeg import JpegEncoder, JpegFrame, JpegPublisher
+from ..infra.mjpeg import MjpegStream
+from ..infra.publisher import FramePublisher
+from ..infra.webrtc import IceConfig, SharedVideo
+from .activity import Activity, Hold
+from .attention import Attention
+from .clients import Clients
+from .config import ServerConfig
+from .counts import Counts
+from .pump import Pump
+from .steering import Steering
+from .viewers import WebRtcViewers
+
+logger = logging.getLogger(__name__)
+
+
+class Refused(RealtimeEngineError):
+    """The engine would not do it; the text is its reason."""
+
+
+class SessionOver(RealtimeEngineError):
+    """The session ended meanwhile."""
+
+
+@dataclass(frozen=True)
+class Equipment:
+    """What all sessions of a server share."""
+
+    demo: Demo
+    config: ServerConfig
+    manifest: EngineManifest
+    inbox: Inbox
+    outbox: Outbox
+    jpeg: JpegEncoder
+    pool: Executor
+
+
+class DemoSession:
+    """Lives from :meth:`attach` until the engine has let go of it. Belongs to one event loop.
+
+    Args:
+        state: what its player holds, with the fields that they begin with.
+        on_over: called when everything of it has ended.
+
+    Attributes:
+        id: public name. token: what its owner shows.
+        epoch: grows with each reset; 0 before the engine has admitted it.
+        over: set once nothing more is shown.
+    """
+
+    def __init__(self, equipment: Equipment, state: ControlState, on_over: Callable[[DemoSession], None]) -> None:
+        demo, config, manifest = equipment.demo, equipment.config, equipment.manifest
+        self.id = secrets.token_urlsafe(9)
+        self.token = secrets.token_urlsafe(24)
+        self.epoch = 0
+        self.over = asyncio.Event()
+        self._inbox = equipment.inbox
+        self._jpeg, self._pool = equipment.jpeg, equipment.pool
+        self._attached: asyncio.Future[None] | None = None
+        self._reset: asyncio.Future[None] | None = None
+        self._resetting = asyncio.Lock()
+        self._ending = False
+        self._had_last_word = False
+        self._on_over = on_over
+        self._snapshot: JpegFrame | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._life: asyncio.Task[None] | None = None
+        self.attention = Attention(MONOTONIC.now_ns(), grace_s=config.viewer_grace_s, timeout_s=config.idle_timeout_s)
+        self.activity = Activity(lambda active: self._inbox.put_nowait(SetActive(self.id, active)))
+        self.clients = Clients(self._all_left)
+        self.steering = Steering(demo, self.id, state, put=self._inbox.put_nowait, tell=self.clients.tell)
+        self.publisher = FramePublisher(self._watched)
+        self.jpegs = JpegPublisher(self.publisher, equipment.jpeg, equipment.pool)
+        self.mjpeg = MjpegStream(self.jpegs, config.heartbeat_s)
+        fps = manifest.rate_hz * manifest.frames_per_chunk
+        self._video = SharedVideo(self.publisher, fps=fps, bitrate=config.bitrate)
+        self.viewers = WebRtcViewers(self._video, self.clients, self.receive_text, IceConfig(config.ice_servers))
+        self._pump = Pump(
+            equipment.outbox.session(self.id),
+            manifest,
+            demo.frames,
+            self.publisher,
+            budget_ms=config.media_age_budget_ms,
+            on_event=self._hear,
+            on_credit=lambda credit: self.activity.hold(Hold.AHEAD, not credit),
+            pool=equipment.pool,
+        )
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, or is about to."""
+        return self._ending or self.over.is_set()
+
+    @property
+    def idle_s(self) -> float:
+        """Seconds since somebody watched or steered."""
+        return self.attention.idle_ns(MONOTONIC.now_ns()) / NS_PER_S
+
+    @property
+    def watching(self) -> int:
+        """Viewers now, over all transports."""
+        return self.jpegs.viewers + self.viewers.connected
+
+    def counts(self) -> Counts:
+        pacing, published = self._pump.statistics(), self.publisher.statistics()
+        return Counts(published.published, pacing.dropped, pacing.underruns, self.jpegs.encodes)
+
+    # -- the life of a session
+
+    async def attach(self, context: Mapping[str, Any]) -> None:
+        """Ask the engine for a place. Errors: :class:`Refused`, :class:`SessionOver`."""
+        self._attached = asyncio.get_running_loop().create_future()
+        self._life = asyncio.create_task(self._live(), name=f"session {self.id}")
+        self._inbox.put_nowait(Attach(self.id, context))
+        self.steering.act()  # so that the first step knows the fields
+        await asyncio.shield(self._attached)
+        self._review()
+
+    async def reset(self, context: Mapping[str, Any]) -> None:
+        """Start anew; when this returns, no frame of the old epoch is published any more.
+
+        Errors: :class:`Refused` (it goes on as it was), :class:`SessionOver`.
+        """
+        async with self._resetting:
+            self._check_alive()
+            self._reset = asyncio.get_running_loop().create_future()
+            self._inbox.put_nowait(Reset(self.id, context))
+            self.steering.act()  # a new epoch begins without conditioning
+            await asyncio.shield(self._reset)
+
+    async def set_paused(self, paused: bool) -> None:
+        """The player pauses it, or lets it run on. Errors: :class:`SessionOver`."""
+        self._check_alive()
+        self.activity.hold(Hold.PLAYER, paused)
+        await self.activity.settled()
+        self._check_alive()
+        self._tell(ActiveChanged(self.id, not paused, epoch=self.epoch))
+
+    def begin_end(self) -> None:
+        """Ask the engine to let go of it; it counts as over from now on."""
+        if not self._ending:
+            self._ending = True
+            self._inbox.put_nowait(Detach(self.id))
+
+    async def ended(self, timeout_s: float) -> None:
+        """Return when it is over, or after ``timeout_s`` seconds."""
+        if self._life is not None:
+            await asyncio.wait({self._life}, timeout=timeout_s)
+
+    def begin_close(self) -> None:
+        """End all that is shown, whatever the engine does."""
+        self.publisher.close()
+        self.over.set()
+
+    # -- what clients say and ask for
+
+    def receive(self, message: str | Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Take a control message in and return the replies."""
+        self.attention.hear(MONOTONIC.now_ns())
+        return self.steering.receive(message)
+
+    def receive_text(self, text: str) -> list[str]:
+        """As :meth:`receive`, text to texts."""
+        self.attention.hear(MONOTONIC.now_ns())
+        return self.steering.receive_text(text)
+
+    async def picture(self) -> JpegFrame | None:
+        """The newest frame as JPEG, encoded once however often it is asked for; ``None`` before the first."""
+        self.attention.glance(MONOTONIC.now_ns())
+        self._review()
+        frame = self.publisher.latest
+        if frame is None:
+            return None
+        if self._snapshot is None or self._snapshot.id != frame.id:
+            loop = asyncio.get_running_loop()
+            data = await loop.run_in_executor(self._pool, self._jpeg.encode, frame.pixels)
+            self._snapshot = JpegFrame(data, frame.id)
+        return self._snapshot
+
+    # -- within
+
+    async def _live(self) -> None:
+        try:
+            await self._pump.run()
+        except Exception:
+            logger.exception("session %s broke", self.id)
+            self._inbox.put_nowait(Detach(self.id))
+        finally:
+            if not self._had_last_word:
+                self._tell(Failed(self.id, "the engine has ended", fatal=True, epoch=self.epoch))
+            self._ending = True
+            self.steering.close()
+            self.activity.close()
+            if self._timer is not None:
+                self._timer.cancel()
+            self._give_up_waiting()
+            self.begin_close()
+            await self.viewers.close()
+            await self._video.close()
+            logger.info("session %s is over", self.id)
+            self._on_over(self)
+
+    def _hear(self, event: SessionEvent) -> bool:
+        """Take note of what the engine says; false when that was its last word."""
+        if isinstance(event, (Attached, ResetDone)):
+            self.epoch = event.epoch
+            _resolve(self._attached if isinstance(event, Attached) else self._reset, None)
+        elif isinstance(event, ActiveChanged):
+            self.activity.answered()
+            return True  # clients are told of what their player does, not of every hold
+        elif isinstance(event, Rejected):
+            return self._refused(event)
+        self._tell(event)
+        if isinstance(event, Failed) and event.fatal:
+            _resolve(self._attached, Refused(event.error))
+            _resolve(self._reset, Refused(event.error))
+            self._had_last_word = True
+        elif isinstance(event, Detached):
+            self._had_last_word = True
+        return not self._had_last_word
+
+    def _refused(self, event: Rejected) -> bool:
+        refused = Refused(event.reason)
+        if _resolve(self._attached, refused):
+            self._had_last_word = True
+            return False
+        if _resolve(self._reset, refused):
+            self._tell(event)
+        return True
+
+    def _give_up_waiting(self) -> None:
+        for waiting in (self._attached, self._reset):
+            _resolve(waiting, SessionOver("the session is over"))
+
+    def _check_alive(self) -> None:
+        if self.is_over:
+            raise SessionOver("the session is over")
+
+    def _tell(self, event: SessionEvent) -> None:
+        self.clients.tell(event_message(event))
+
+    def _all_left(self) -> None:
+        if not self.is_over:
+            self.steering.release_all()
+
+    def _watched(self, watched: bool) -> None:
+        self.attention.watch(watched, MONOTONIC.now_ns())
+        self._review()
+
+    def _review(self) -> None:
+        """Pause it when nobody watches, end it when nobody is there, and look again when that may change."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self.is_over or not self.epoch:
+            return
+        now_ns = MONOTONIC.now_ns()
+        if self.attention.is_abandoned(now_ns):
+            logger.info("nobody attends to session %s any more", self.id)
+            self.begin_end()
+            return
+        self.activity.hold(Hold.UNWATCHED, not self.attention.wants_frames(now_ns))
+        change_ns = self.attention.next_change_ns(now_ns)
+        if change_ns is not None:
+            delay_s = (change_ns - now_ns) / NS_PER_S
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._review)
+
+
+def _resolve(future: asyncio.Future[None] | None, error: Exception | None) -> bool:
+    """Let whoever waits go on; false when nobody does."""
+    if future is None or future.done():
+        return False
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)
+        future.exception()  # nobody may be waiting any more
+    return True

@@ -1,0 +1,129 @@
+"""All sessions of a server: who gets a place, and who has had one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ..infra.controls import ControlState
+from .admission import is_full, retry_after_s
+from .context import context_of, set_fields
+from .counts import Counts
+from .problems import Problem, pointer
+from .security import same_secret, unauthorised
+from .session import DemoSession, Equipment, Refused, SessionOver
+
+logger = logging.getLogger(__name__)
+
+_REMEMBERED = 1024  # sessions that are over: their links say so
+_EXCEPTION = re.compile(r"[A-Z]\w*(?:: |$)")  # how the engine words a refusal that was an exception
+
+
+class Sessions:
+    """Belongs to one event loop."""
+
+    def __init__(self, equipment: Equipment) -> None:
+        self._equipment = equipment
+        self._sessions: dict[str, DemoSession] = {}  # until the engine has let go of them
+        self._over: dict[str, str] = {}  # id -> token, oldest first
+        self._ended = Counts()
+        self._closing = False
+
+    def all(self) -> list[DemoSession]:
+        """Those that live, oldest first."""
+        return [session for session in self._sessions.values() if not session.is_over and session.epoch]
+
+    @property
+    def occupied(self) -> int:
+        """Places taken, arriving and leaving sessions included."""
+        return len(self._sessions)
+
+    def counts(self) -> Counts:
+        """Totals of all sessions ever."""
+        total = self._ended
+        for session in self._sessions.values():
+            total = total.plus(session.counts())
+        return total
+
+    def get(self, session_id: str, token: str | None) -> DemoSession:
+        """The session that ``token`` opens. Errors: :class:`Problem` (401, 404, 410)."""
+        session = self._sessions.get(session_id)
+        expected = session.token if session is not None else self._over.get(session_id)
+        if expected is None:
+            raise Problem("no-session", f"There is no session {session_id!r}.")
+        if not same_secret(token, expected):
+            raise unauthorised("Show the session's token as 'Authorization: Bearer ...'.")
+        if session is None or session.is_over:
+            raise over()
+        return session
+
+    async def create(self, context: Mapping[str, Any]) -> DemoSession:
+        """Take a place. Errors: :class:`Problem` (422, 503, 500)."""
+        equipment = self._equipment
+        if self._closing:
+            raise Problem("closing", "The server is shutting down.", headers={"Retry-After": "5"})
+        state = ControlState(equipment.demo.controls)
+        set_fields(state, context)
+        attach_context = context_of(equipment.demo, state)
+        if is_full(self.occupied, self.capacity):
+            raise self._full()
+        session = DemoSession(equipment, state, self._forget)
+        self._sessions[session.id] = session
+        try:
+            await session.attach(attach_context)
+        except Refused as refused:
+            raise self.refusal(str(refused)) from refused
+        except SessionOver:
+            raise Problem("engine-failed", "The model ended before the session began.") from None
+        logger.info("session %s begins; %d of %d places taken", session.id, self.occupied, self.capacity)
+        return session
+
+    @property
+    def capacity(self) -> int:
+        return self._equipment.manifest.max_sessions
+
+    async def close(self, timeout_s: float) -> None:
+        """End all of them, in ``timeout_s`` seconds at most."""
+        self._closing = True
+        sessions = list(self._sessions.values())
+        for session in sessions:
+            session.begin_end()
+        if sessions:
+            await asyncio.wait([asyncio.create_task(session.ended(timeout_s)) for session in sessions])
+        self.begin_close()
+
+    def begin_close(self) -> None:
+        """End what is shown of all of them, at once."""
+        self._closing = True
+        for session in self._sessions.values():
+            session.begin_close()
+
+    def _forget(self, session: DemoSession) -> None:
+        del self._sessions[session.id]
+        self._ended = self._ended.plus(session.counts())
+        if session.epoch:
+            self._over[session.id] = session.token
+        if len(self._over) > _REMEMBERED:
+            del self._over[next(iter(self._over))]
+
+    def _full(self) -> Problem:
+        timeout_s = self._equipment.config.idle_timeout_s
+        seconds = retry_after_s((session.idle_s for session in self.all()), timeout_s)
+        detail = f"All {self.capacity} places are taken." if self.capacity > 1 else "The only place is taken."
+        return Problem("full", detail, headers={"Retry-After": str(seconds)})
+
+    def refusal(self, reason: str) -> Problem:
+        """The engine words an exception of the model as ``ValueError: text``, and a lack of room as a sentence."""
+        if reason.startswith("ValueError: "):
+            detail = reason.removeprefix("ValueError: ")
+            return Problem("invalid-context", detail, errors=[(pointer("context"), detail)])
+        if _EXCEPTION.match(reason):
+            return Problem("engine-failed", reason)
+        return Problem("full", reason, headers={"Retry-After": "2"})
+
+
+def over() -> Problem:
+    return Problem("session-over", "The session is over: take a new place.")

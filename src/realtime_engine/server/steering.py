@@ -1,0 +1,99 @@
+"""From what a client says to what the engine is told: at once, so that the next step sees the newest state."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..core.clock import MONOTONIC, NS_PER_S
+from ..core.errors import describe
+from ..core.loglimit import LogLimiter
+from ..core.messages import Action, InboxMsg
+from ..infra.controls import ControlState, error_message
+from ..infra.demo import Demo
+
+_log = LogLimiter(logging.getLogger(__name__), MONOTONIC)
+
+
+class Steering:
+    """One session's controls. Belongs to one event loop.
+
+    The engine's inbox keeps only the newest state until the next step, which is all that late latching takes: each
+    message becomes an Action when it arrives.
+
+    Args:
+        put: takes a message for the engine.
+        tell: takes a message for all clients of the session.
+    """
+
+    def __init__(
+        self,
+        demo: Demo,
+        session_id: str,
+        state: ControlState,
+        *,
+        put: Callable[[InboxMsg], None],
+        tell: Callable[[Mapping[str, Any]], None],
+    ) -> None:
+        self.state = state
+        self._demo = demo
+        self._session_id = session_id
+        self._put = put
+        self._tell = tell
+        self._expiry: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    def receive(self, message: str | Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Take a client's message in, let the engine know, and return the replies. Never raises."""
+        replies = self.state.receive(message)
+        if not replies:  # neither refused nor a ping
+            self.act()
+        self._arm()
+        return replies
+
+    def receive_text(self, text: str) -> list[str]:
+        """As :meth:`receive`, text to texts."""
+        return [json.dumps(reply) for reply in self.receive(text)]
+
+    def act(self) -> None:
+        """Tell the engine what is held now, and what has happened since the last time."""
+        if self._closed:
+            return
+        window = self.state.window()
+        try:
+            conditioning = self._demo.to_conditioning(window)
+            edges = self.state.take_edges()
+            self._put(Action(self._session_id, conditioning, edges, window.action_id))
+        except Exception as error:  # the demo's own code may raise anything
+            _log.error("to_conditioning failed", error, self._session_id)
+            detail = f"the demo could not use this input: {describe(error)}"
+            self._tell(error_message("bad_message", detail, seq=window.action_id))
+
+    def release_all(self) -> None:
+        """Nobody is connected any more: let go of what is held."""
+        if self.state.next_expiry_ns is not None:
+            self.state.release_all()
+            self.act()
+
+    def close(self) -> None:
+        """Tell the engine nothing more."""
+        self._closed = True
+        if self._expiry is not None:
+            self._expiry.cancel()
+
+    def _arm(self) -> None:
+        expiry_ns = self.state.next_expiry_ns
+        if expiry_ns is None or self._expiry is not None or self._closed:
+            return
+        seconds = max(expiry_ns - MONOTONIC.now_ns(), 0) / NS_PER_S
+        self._expiry = asyncio.get_running_loop().call_later(seconds, self._expire)
+
+    def _expire(self) -> None:
+        self._expiry = None
+        expiry_ns = self.state.next_expiry_ns
+        if expiry_ns is not None and MONOTONIC.now_ns() >= expiry_ns:
+            self.act()  # which finds that everything was let go of
+        self._arm()

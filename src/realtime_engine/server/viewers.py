@@ -1,0 +1,75 @@
+"""The WebRTC viewers of one session."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+
+from ..infra.webrtc import CloseReason, IceConfig, PeerClosedError, SharedVideo, ViewerPeer
+from .clients import Clients
+
+logger = logging.getLogger(__name__)
+
+
+class WebRtcViewers:
+    """Takes viewers in and knows them by an id until they have gone.
+
+    Args:
+        video: what they watch.
+        clients: each viewer is one of them, as long as it is connected.
+        on_text: takes a control message, returns the replies.
+    """
+
+    def __init__(
+        self, video: SharedVideo, clients: Clients, on_text: Callable[[str], list[str]], ice: IceConfig
+    ) -> None:
+        self._video = video
+        self._clients = clients
+        self._on_text = on_text
+        self._ice = ice
+        self._peers: dict[str, ViewerPeer] = {}
+        self._closed = False
+
+    @property
+    def connected(self) -> int:
+        """Those that are sent video now."""
+        return sum(peer.is_connected for peer in self._peers.values())
+
+    def get(self, viewer_id: str) -> ViewerPeer | None:
+        return self._peers.get(viewer_id)
+
+    async def accept(self, offer: str) -> tuple[str, ViewerPeer]:
+        """Answer an offer; returns the viewer and its id.
+
+        Errors: those of :meth:`ViewerPeer.accept`; ``PeerClosedError`` when the session ended meanwhile.
+        """
+        viewer_id = secrets.token_urlsafe(9)
+        gone = asyncio.Event()
+
+        def on_closed(reason: CloseReason) -> None:
+            gone.set()
+            self._forget(viewer_id)
+
+        peer = await ViewerPeer.accept(
+            offer, source=self._video, on_controls=self._on_text, on_closed=on_closed, ice=self._ice
+        )
+        if self._closed or gone.is_set():
+            await peer.close()
+            raise PeerClosedError("the session ended while its viewer was connecting")
+        self._peers[viewer_id] = peer
+        self._clients.join(viewer_id, peer.send)
+        return viewer_id, peer
+
+    async def close(self) -> None:
+        """Hang up on all of them."""
+        self._closed = True
+        peers = list(self._peers.values())
+        for outcome in await asyncio.gather(*(peer.close() for peer in peers), return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                logger.error("a viewer could not be hung up on", exc_info=outcome)
+
+    def _forget(self, viewer_id: str) -> None:
+        self._peers.pop(viewer_id, None)
+        self._clients.leave(viewer_id)
