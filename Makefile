@@ -2,24 +2,35 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+DEMO ?= maze
 
 .PHONY: demo test clean
 
+# make demo DEMO=path/to/file.py:demo ARGS='--port 9000' serves something else, elsewhere.
 demo: $(VENV)/.demo
-	$(BIN)/python -m realtime_engine.examples.quick_start
+	$(BIN)/realtime-engine serve $(DEMO) $(ARGS)
 
 test: $(VENV)/.test
 	PATH="$(CURDIR)/$(BIN):$$PATH" scripts/check
 
 $(VENV)/.demo: pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(PIP_INSTALL) -e .
-	touch $@
+	$(make_venv)
+	@echo "Installing what the demo needs; this takes a minute the first time"
+	$(PIP_INSTALL) -e '.[serve]'
+	@touch $@
 
 $(VENV)/.test: pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
+	$(make_venv)
 	$(PIP_INSTALL) -e '.[serve,dev]'
-	touch $@
+	@touch $@
+
+define make_venv
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
+	|| { echo "Python 3.10 or newer is needed: make PYTHON=/path/to/python3"; exit 1; }
+@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
+	|| { echo "$(PYTHON) has no venv: install it (on Debian and Ubuntu: apt install python3-venv)"; exit 1; }
+$(PYTHON) -m venv $(VENV)
+endef
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist

@@ -1,0 +1,19 @@
+"""The command line: the one place that joins demos, server and logging."""
+
+from __future__ import annotations
+
+import sys
+
+_MISSING = 2
+
+
+def main() -> None:
+    """Entry point of ``realtime-engine``."""
+    try:
+        from .app import run
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == "realtime_engine":
+            raise
+        sys.stderr.write(f"realtime-engine needs {error.name}: pip install 'realtime-engine[serve]'\n")
+        sys.exit(_MISSING)
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,163 @@
+"""Flags out of declarations: the server's configuration, and a demo's options."""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import json
+import re
+import types
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import typer
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from ..infra.webrtc import IceServer
+from ..server.config import ServerConfig
+from .errors import CommandError
+
+ENVIRONMENT = "REALTIME_ENGINE_"
+_Model = TypeVar("_Model", bound=BaseModel)
+_PLAIN = (bool, int, float)
+_METAVARS = {int: "INTEGER", float: "NUMBER", str: "TEXT", list[str]: "TEXT"}
+
+
+def config_parameters() -> list[inspect.Parameter]:
+    """One flag for each field of :class:`ServerConfig`; its default is that of the field."""
+    kinds = get_type_hints(ServerConfig)
+    texts = attribute_texts(ServerConfig)
+    return [_config_parameter(field, kinds[field.name], texts[field.name]) for field in fields(ServerConfig)]
+
+
+def config_from(values: Mapping[str, Any]) -> ServerConfig:
+    """The configuration out of what the flags of :func:`config_parameters` were given."""
+    given = {field.name: values[field.name] for field in fields(ServerConfig)}
+    for name, value in given.items():
+        if isinstance(value, list):
+            given[name] = tuple(value)
+    try:
+        given["ice_servers"] = tuple(_ice_server(text) for text in given["ice_servers"])
+        return ServerConfig(**given)
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+
+
+def option_parameters(model: type[BaseModel]) -> list[inspect.Parameter]:
+    """One flag for each of a demo's options, without a value when it is not given."""
+    taken = {field.name for field in fields(ServerConfig)}
+    for name in model.model_fields:
+        if name in taken:
+            raise CommandError(f"option {name!r} of the demo has the name of a server option: call it something else")
+    return [_option_parameter(name, info) for name, info in model.model_fields.items()]
+
+
+def options_from(model: type[_Model], values: Mapping[str, Any]) -> _Model:
+    """A demo's options out of what the flags of :func:`option_parameters` were given."""
+    given = {name: values[name] for name in model.model_fields if values[name] is not None}
+    for name, value in given.items():
+        if isinstance(value, str) and _is_structured(model.model_fields[name].annotation):
+            given[name] = _parse_json(name, value)
+    try:
+        return model.model_validate({model.model_fields[name].alias or name: value for name, value in given.items()})
+    except ValidationError as error:
+        raise CommandError(
+            "; ".join(_fault(fault["loc"], fault["msg"], fault["input"]) for fault in error.errors())
+        ) from error
+
+
+def flag_of(name: str) -> str:
+    """``idle_timeout_s`` -> ``--idle-timeout``: seconds need no saying."""
+    return "--" + name.removesuffix("_s").replace("_", "-")
+
+
+def variable_of(flag: str) -> str:
+    """``--idle-timeout`` -> ``REALTIME_ENGINE_IDLE_TIMEOUT``."""
+    return ENVIRONMENT + flag.removeprefix("--").replace("-", "_").upper()
+
+
+def attribute_texts(owner: type) -> dict[str, str]:
+    """What the section ``Attributes`` of a docstring says of each name."""
+    section = inspect.getdoc(owner).partition("Attributes:\n")[2].partition("\n\n")[0]  # type: ignore[union-attr]
+    texts: dict[str, str] = {}
+    for entry in re.split(r"\n(?=    \S)", section):
+        names, _, text = entry.partition(":")
+        texts |= dict.fromkeys((name.strip() for name in names.split(",")), " ".join(text.split()))
+    return texts
+
+
+def _config_parameter(field: Field[Any], kind: Any, text: str) -> inspect.Parameter:
+    default = None if field.default is MISSING else field.default
+    bare = _bare(kind)
+    if get_origin(bare) is tuple:
+        return _parameter(
+            field.name,
+            list[str],
+            list(default or ()),
+            flag_of(field.name).removesuffix("s"),
+            text + " May be repeated.",
+        )
+    seconds = {"metavar": "SECONDS"} if field.name.endswith("_s") else {}
+    return _parameter(field.name, bare, default, flag_of(field.name), text, **seconds)
+
+
+def _option_parameter(name: str, info: FieldInfo) -> inspect.Parameter:
+    bare = _bare(info.annotation)
+    kind = bare if bare in _PLAIN else str
+    text = " ".join(part for part in (info.description or info.title or "", _choices(bare)) if part)
+    known = not info.is_required() and info.default_factory is None and info.default is not None
+    shown = _shown(info.default) if known else False
+    return _parameter(name, kind, None, flag_of(name), text, show_default=shown, rich_help_panel="Demo")
+
+
+def _parameter(name: str, kind: Any, default: Any, flag: str, text: str, **more: Any) -> inspect.Parameter:
+    more = {"rich_help_panel": "Server", "metavar": _METAVARS.get(kind), "show_envvar": False, **more}
+    declared = f"{flag}/--no-{flag.removeprefix('--')}" if kind is bool else flag
+    sentence = text[:1].upper() + text[1:].replace("``", "")
+    option = typer.Option(default, declared, envvar=variable_of(flag), help=sentence, **more)
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind)
+
+
+def _bare(kind: Any) -> Any:
+    """``X | None`` -> ``X``."""
+    if get_origin(kind) in (Union, types.UnionType):
+        inner = [member for member in get_args(kind) if member is not type(None)]
+        return inner[0] if len(inner) == 1 else str
+    return kind
+
+
+def _choices(kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return f"One of {', '.join(map(str, get_args(kind)))}."
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return f"One of {', '.join(str(member.value) for member in kind)}."
+    return ""
+
+
+def _shown(default: Any) -> str:
+    text = str(default.value if isinstance(default, enum.Enum) else default)
+    return text.lower() if isinstance(default, bool) else text
+
+
+def _is_structured(kind: Any) -> bool:
+    return (get_origin(_bare(kind)) or _bare(kind)) in (list, tuple, set, frozenset, dict)
+
+
+def _parse_json(name: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise CommandError(f"{flag_of(name)}: expected JSON, got {text!r} ({error})") from error
+
+
+def _fault(place: tuple[int | str, ...], message: str, given: Any) -> str:
+    return f"{flag_of(str(place[0])) if place else 'options'}: {message}, got {given!r}"
+
+
+def _ice_server(text: str) -> IceServer:
+    parts = text.split(",")
+    if len(parts) not in (1, 3):
+        raise ValueError(f"--ice-server must be URL or URL,USER,PASSWORD, got {text!r}")
+    return IceServer(*parts)

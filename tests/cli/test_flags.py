@@ -1,0 +1,141 @@
+"""Flags out of the server's configuration and out of a demo's options."""
+
+from __future__ import annotations
+
+import enum
+import inspect
+from dataclasses import fields
+from typing import Any, Literal
+
+import pytest
+import typer
+from pydantic import BaseModel, Field
+from typer.testing import CliRunner
+
+from realtime_engine.cli.errors import CommandError
+from realtime_engine.cli.flags import (
+    attribute_texts,
+    config_from,
+    config_parameters,
+    flag_of,
+    option_parameters,
+    options_from,
+    variable_of,
+)
+from realtime_engine.infra.webrtc import IceServer
+from realtime_engine.server import ServerConfig
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Options(BaseModel):
+    players: int = Field(4, ge=1, description="How many.")
+    speed: float | None = None
+    colour: Colour = Colour.RED
+    mode: Literal["calm", "wild"] = "calm"
+    fast: bool = False
+    sizes: list[int] = Field(default_factory=lambda: [1])
+    weights: str
+
+
+def parse(parameters: list[inspect.Parameter], *arguments: str, **environment: str) -> dict[str, Any]:
+    """What a command with these flags is called with."""
+    seen: dict[str, Any] = {}
+
+    def command(**values: Any) -> None:
+        seen.update(values)
+
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    app = typer.Typer(add_completion=False)
+    app.command()(command)
+    result = CliRunner().invoke(app, list(arguments), env=environment)
+    assert result.exit_code == 0, result.output
+    return seen
+
+
+def test_no_flags_give_the_default_configuration() -> None:
+    assert config_from(parse(config_parameters())) == ServerConfig()
+
+
+def test_every_field_of_the_configuration_has_a_flag_with_a_text() -> None:
+    names = [field.name for field in fields(ServerConfig)]
+    assert [parameter.name for parameter in config_parameters()] == names
+    assert all(attribute_texts(ServerConfig)[name] for name in names)
+
+
+def test_flags_reach_the_configuration() -> None:
+    arguments = ["--host", "0.0.0.0", "--port", "81", "--open", "--idle-timeout", "5", "--bitrate", "9000"]
+    arguments += ["--ice-server", "stun:a.example", "--ice-server", "turn:b.example,me,secret"]
+    arguments += ["--allowed-origin", "https://example.org"]
+    assert config_from(parse(config_parameters(), *arguments)) == ServerConfig(
+        host="0.0.0.0",
+        port=81,
+        open=True,
+        idle_timeout_s=5.0,
+        bitrate=9000,
+        ice_servers=(IceServer("stun:a.example"), IceServer("turn:b.example", "me", "secret")),
+        allowed_origins=("https://example.org",),
+    )
+
+
+def test_the_environment_reaches_the_configuration_and_a_flag_wins_over_it() -> None:
+    environment = {"REALTIME_ENGINE_PORT": "81", "REALTIME_ENGINE_IDLE_TIMEOUT": "5", "REALTIME_ENGINE_OPEN": "1"}
+    config = config_from(parse(config_parameters(), "--port", "82", **environment))
+    assert (config.port, config.idle_timeout_s, config.open) == (82, 5.0, True)
+
+
+def test_a_wrong_configuration_is_an_error_for_people() -> None:
+    with pytest.raises(CommandError, match="jpeg_quality must be"):
+        config_from(parse(config_parameters(), "--jpeg-quality", "101"))
+
+
+def test_options_are_what_was_given_and_the_models_own_defaults() -> None:
+    options = options_from(Options, parse(option_parameters(Options), "--weights", "a.bin"))
+    assert options == Options(weights="a.bin")
+    assert options.model_fields_set == {"weights"}
+
+
+def test_options_of_all_kinds() -> None:
+    arguments = ["--players", "8", "--speed", "1.5", "--colour", "blue", "--mode", "wild", "--fast"]
+    arguments += ["--sizes", "[1, 2]", "--weights", "a.bin"]
+    assert options_from(Options, parse(option_parameters(Options), *arguments)) == Options(
+        players=8, speed=1.5, colour=Colour.BLUE, mode="wild", fast=True, sizes=[1, 2], weights="a.bin"
+    )
+
+
+def test_the_environment_reaches_the_options() -> None:
+    values = parse(option_parameters(Options), REALTIME_ENGINE_PLAYERS="3", REALTIME_ENGINE_WEIGHTS="b.bin")
+    assert options_from(Options, values) == Options(players=3, weights="b.bin")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "--weights: Field required"),
+        (["--weights", "a", "--players", "0"], "--players: Input should be greater than or equal to 1, got 0"),
+        (["--weights", "a", "--colour", "green"], "--colour: Input should be 'red' or 'blue', got 'green'"),
+        (["--weights", "a", "--sizes", "1,"], "--sizes: expected JSON, got '1,'"),
+    ],
+)
+def test_wrong_options_name_the_flag(arguments: list[str], said: str) -> None:
+    with pytest.raises(CommandError) as caught:
+        options_from(Options, parse(option_parameters(Options), *arguments))
+    assert said in str(caught.value)
+
+
+def test_an_option_may_not_hide_a_setting_of_the_server() -> None:
+    class Clashing(BaseModel):
+        port: int = 1
+
+    with pytest.raises(CommandError, match="'port'"):
+        option_parameters(Clashing)
+
+
+def test_names() -> None:
+    assert flag_of("frames_per_chunk") == "--frames-per-chunk"
+    assert flag_of("idle_timeout_s") == "--idle-timeout"
+    assert variable_of("--idle-timeout") == "REALTIME_ENGINE_IDLE_TIMEOUT"

@@ -1,0 +1,112 @@
+"""What docs/writing-a-demo.md tells a reader to type is typed here, to the letter."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from realtime_engine.client import ClientFrame, RealtimeClient
+
+from ..cli.support import ENVIRONMENT, PATIENCE_S, Command
+
+PAGE = Path(__file__).parents[2] / "docs" / "writing-a-demo.md"
+MOST_LINES = 60
+
+
+def blocks() -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def commands() -> list[list[str]]:
+    return [line.split()[1:] for line in re.findall(r"^    (realtime-engine .*)$", PAGE.read_text(), re.MULTILINE)]
+
+
+def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE_S)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "my_demo.py").write_text(blocks()[0])
+    return tmp_path
+
+
+@pytest.fixture
+def url(folder: Path) -> Iterator[str]:
+    arguments = commands()[0]
+    assert arguments == ["serve", "my_demo.py:demo"]
+    with Command(*arguments, "--port", "0", cwd=folder) as running:
+        yield running.url()
+        assert running.interrupt() == 0
+
+
+def test_the_demo_is_as_short_as_it_says() -> None:
+    assert len(blocks()[0].splitlines()) <= MOST_LINES
+
+
+async def test_the_demo_is_served_and_reacts_to_a_key(url: str) -> None:
+    async with RealtimeClient.connect(url, context={"seed": 7}) as client:
+        start = lantern((await client.next_frame(PATIENCE_S)).pixels)
+        seq = client.press("KeyD")
+        moved = await asyncio.wait_for(frame_to_the_right(client, start + 40), PATIENCE_S)
+        assert moved.action_seq is not None and moved.action_seq >= seq
+        client.release("KeyD")
+        client.press("KeyA")
+        await asyncio.wait_for(frame_to_the_left(client, start), PATIENCE_S)
+
+
+async def frame_to_the_right(client: RealtimeClient, x: float) -> ClientFrame:
+    async for frame in client.frames():
+        if lantern(frame.pixels) > x:
+            return frame
+    raise AssertionError("the client was closed")
+
+
+async def frame_to_the_left(client: RealtimeClient, x: float) -> ClientFrame:
+    async for frame in client.frames():
+        if lantern(frame.pixels) < x:
+            return frame
+    raise AssertionError("the client was closed")
+
+
+def lantern(pixels: NDArray[np.uint8]) -> float:
+    """Column of the brightest place."""
+    brightness = pixels.astype(np.float64).sum(2)
+    columns = np.arange(brightness.shape[1])
+    weights = np.clip(brightness - 0.8 * brightness.max(), 0, None).sum(0)
+    return float((weights * columns).sum() / weights.sum())
+
+
+def test_the_suite_runs_as_shown(folder: Path) -> None:
+    (folder / "test_pond.py").write_text(blocks()[1])
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", "test_pond.py"]
+    ended = run(command, folder)
+    assert ended.returncode == 0, ended.stdout
+    assert "1 passed" in ended.stdout
+
+
+def test_the_client_runs_as_shown(folder: Path, url: str) -> None:
+    script = blocks()[2]
+    assert "http://127.0.0.1:8000" in script
+    (folder / "bot.py").write_text(script.replace("http://127.0.0.1:8000", url))
+    ended = run([sys.executable, "bot.py"], folder)
+    assert ended.stdout == "the first picture with the key: (216, 384, 3)\n", ended.stderr
+
+
+def test_the_options_become_flags(folder: Path) -> None:
+    """The block on options replaces the last line of the demo."""
+    first = blocks()[0]
+    (folder / "my_demo.py").write_text(first[: first.index("demo = Demo(")] + blocks()[3])
+    arguments = commands()[1]
+    assert arguments[-2:] == ["--players", "8"]
+    with Command(*arguments, "--port", "0", cwd=folder) as running:
+        assert running.get("api/demo")["manifest"]["max_sessions"] == 8
+        assert running.interrupt() == 0
