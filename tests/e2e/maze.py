@@ -1,0 +1,91 @@
+"""The maze behind the command line, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+import httpx
+
+_SOURCES = Path(__file__).parents[2] / "src"
+_START_S, _END_S = 20.0, 10.0
+
+
+class MazeServer:
+    """``realtime-engine serve maze`` at 320x180; context manager.
+
+    Args:
+        flags: more of its flags.
+
+    Attributes:
+        url: of the page, once it runs.
+    """
+
+    def __init__(self, *flags: str) -> None:
+        self._flags: Sequence[str] = ("--width", "320", "--height", "180", *flags)
+        self._port = 0
+        self.url = ""
+
+    def __enter__(self) -> MazeServer:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start it; again at the same address after :meth:`stop`."""
+        command = [sys.executable, "-m", "realtime_engine", "serve", "maze", "--port", str(self._port), *self._flags]
+        environment = {**os.environ, "PYTHONPATH": str(_SOURCES), "NO_COLOR": "1"}
+        self._process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        self._output: list[str] = []
+        self._told = threading.Event()
+        self._reading = threading.Thread(target=self._read, daemon=True)
+        self._reading.start()
+        if not self._told.wait(_START_S) or not self.url:
+            self.stop()
+            raise RuntimeError("the server did not start:\n" + "".join(self._output))
+
+    def stop(self) -> None:
+        """End it as Ctrl-C does, or by force if it does not end."""
+        self._process.terminate()
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            raise RuntimeError(f"the server did not end within {_END_S:g} s:\n" + "".join(self._output)) from None
+        finally:
+            self._reading.join(_END_S)
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+
+    @property
+    def log(self) -> str:
+        """What it has written so far."""
+        return "".join(self._output)
+
+    def viewers(self) -> list[int]:
+        """How many watch each session."""
+        described = httpx.get(self.url + "api/sessions", timeout=5).raise_for_status().json()
+        return [session["viewers"] for session in described["sessions"]]
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._output.append(line)
+            found = re.search(r"http://127\.0\.0\.1:(\d+)/", line)
+            if found:
+                self._port = int(found[1])
+                self.url = found[0]
+                self._told.set()
+        self._told.set()

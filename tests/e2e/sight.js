@@ -1,0 +1,69 @@
+/** Put into each page before its own scripts: looks at the picture that the page shows, as small as 96x54. */
+(() => {
+  const [WIDTH, HEIGHT] = [96, 54];
+  const canvas = new OffscreenCanvas(WIDTH, HEIGHT);
+  const context = canvas.getContext("2d", { willReadFrequently: true });
+  const kept = {};
+  const sight = (window.sight = { frames: 0 });
+  const nextFrame = () => new Promise(requestAnimationFrame);
+
+  function grab() {
+    const source = ["video", "image"].map((id) => document.getElementById(id)).find((element) => !element.hidden);
+    if (!(source.videoWidth || source.naturalWidth)) return null;
+    context.drawImage(source, 0, 0, WIDTH, HEIGHT);
+    return context.getImageData(0, 0, WIDTH, HEIGHT).data.filter((_value, index) => index % 4 < 3);
+  }
+
+  /** The picture, as soon as there is one. */
+  async function look() {
+    for (;;) {
+      const picture = grab();
+      if (picture) return picture;
+      await nextFrame();
+    }
+  }
+
+  /** Differences per channel, 0 to 255. What moves in a small part of the picture does not touch the median. */
+  function differences(first, second) {
+    const sorted = first.map((value, index) => Math.abs(value - second[index])).sort();
+    return { median: sorted[sorted.length >> 1], mean: sorted.reduce((sum, value) => sum + value, 0) / sorted.length };
+  }
+
+  /** Keeps the picture as it is now. */
+  sight.keep = async (name) => void (kept[name] = await look());
+
+  sight.pixels = async () => Array.from(await look());
+
+  /** Resolves when `measure` of the difference to the kept picture is in the range, or rejects after `patience` ms. */
+  sight.until = async ({ name, measure, least = 0, most = 255, patience }) => {
+    for (const end = performance.now() + patience; ; await nextFrame()) {
+      const difference = differences(kept[name], await look())[measure];
+      if (difference >= least && difference <= most) return difference;
+      if (performance.now() > end) {
+        throw new Error(`${measure} difference to "${name}" is ${difference}, not ${least} to ${most}`);
+      }
+    }
+  };
+
+  /** Resolves when `frames` new frames in a row look the same, but for what moves in a small part of them. */
+  sight.untilStill = async ({ frames, most, patience }) => {
+    let [first, since] = [await look(), sight.frames];
+    for (const end = performance.now() + patience; ; await nextFrame()) {
+      const now = await look();
+      if (differences(first, now).median > most) [first, since] = [now, sight.frames];
+      else if (sight.frames - since >= frames) return;
+      if (performance.now() > end) throw new Error(`the picture still moves, or no ${frames} frames came`);
+    }
+  };
+
+  addEventListener("DOMContentLoaded", () => {
+    const [video, image] = ["video", "image"].map((id) => document.getElementById(id));
+    const count = () =>
+      video.requestVideoFrameCallback(() => {
+        sight.frames += 1;
+        count();
+      });
+    count();
+    image.addEventListener("load", () => (sight.frames += 1));
+  });
+})();

@@ -1,0 +1,124 @@
+"""People walk through the maze in a real browser."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+pytest.importorskip("playwright", reason="the playwright package is not installed: nothing is tested in a browser")
+pytest.importorskip("aiortc", reason="aiortc is not installed: nothing is tested in a browser")
+
+from playwright.sync_api import Error, expect
+
+from .conftest import Launch, Opener
+from .maze import MazeServer
+from .walker import Walker
+
+pytestmark = pytest.mark.timeout(30)
+
+NO_UDP = [f"--{force}webrtc-ip-handling-policy=disable_non_proxied_udp" for force in ("", "force-")]  # new, old name
+REFUSED = "Failed to load resource"
+LOST = ("Failed to load resource", "WebSocket connection to")
+
+
+def set_seed(walker: Walker, seed: int) -> None:
+    """Begin anew in another world."""
+    walker.page.get_by_label("Seed").fill(str(seed))
+    walker.page.click("#reset")
+    walker.page.locator("#stage").focus()
+
+
+def test_two_people_walk_through_two_worlds_of_one_batch(server: MazeServer, visit: Opener) -> None:
+    first, second = visit(server).until_live(), visit(server).until_live()
+    second.keep("world of the first")
+    set_seed(second, 4)
+    second.until_elsewhere("world of the first")
+    second.until_still()
+    assert server.viewers() == [1, 1], "two sessions of one engine, each with its viewer"
+    assert np.median(np.abs(first.pixels() - second.pixels())) > 6
+    for walker, other in ((first, second), (second, first)):
+        walker.keep("here")
+        other.keep("there")
+        with walker.holding("KeyW"):
+            walker.until_elsewhere("here")
+        walker.until_still()
+        other.until_back("there")
+
+
+@pytest.mark.parametrize("key", ["KeyW", "ArrowUp"])
+def test_a_key_moves_and_letting_go_of_it_stops(server: MazeServer, visit: Opener, key: str) -> None:
+    walker = visit(server).until_live()
+    walker.keep("start")
+    with walker.holding(key):
+        walker.until_elsewhere("start")
+        with pytest.raises(Error, match="still moves"):
+            walker.until_still(patience_ms=500)
+    walker.until_still()
+    walker.keep("rest")
+    walker.until_elsewhere("start")
+
+
+def test_a_theme_recolours_the_world(server: MazeServer, visit: Opener) -> None:
+    walker = visit(server).until_live()
+    before = walker.pixels()
+    walker.keep("dungeon")
+    theme = walker.page.get_by_label("Theme")
+    theme.fill("ice")
+    theme.press("Enter")
+    walker.until_recoloured("dungeon", least=20)
+    gained = (walker.pixels() - before).mean(axis=(0, 1))
+    assert gained[2] > gained[0], "ice is bluer"
+
+
+def test_reset_returns_to_the_start(server: MazeServer, visit: Opener) -> None:
+    walker = visit(server).until_live()
+    walker.keep("start")
+    with walker.holding("KeyE"):
+        walker.until_elsewhere("start")
+    walker.until_still()
+    walker.page.click("#reset")
+    walker.until_back("start")
+    walker.until_still()
+    walker.until_back("start")
+
+
+def test_blocked_udp_falls_back_to_mjpeg_and_still_walks(server: MazeServer, launch: Launch, visit: Opener) -> None:
+    with launch(*NO_UDP) as browser:
+        walker = visit(server, browser=browser).until_live()
+        expect(walker.page.locator("#notice")).to_contain_text("UDP blocked?")
+        expect(walker.page.locator("#image")).to_be_visible()
+        walker.keep("start")
+        with walker.holding("KeyE"):
+            walker.until_elsewhere("start")
+        walker.until_still()
+
+
+def test_a_full_server_says_so_until_a_page_is_closed(small_server: MazeServer, visit: Opener) -> None:
+    first = visit(small_server).until_live()
+    second = visit(small_server, expected=REFUSED)
+    expect(second.page.locator("#overlay")).to_contain_text("All places are taken")
+    expect(second.page.locator("#overlay")).to_contain_text(re.compile(r"Trying again in \d+ s"))
+    first.page.close(run_before_unload=False)
+    second.until_live()
+
+
+def test_a_crashed_page_frees_its_row(small_server: MazeServer, visit: Opener) -> None:
+    first = visit(small_server).until_live()
+    second = visit(small_server, expected=REFUSED)
+    expect(second.page.locator("#overlay")).to_contain_text("All places are taken")
+    with first.page.expect_event("crash"), pytest.raises(Error, match="crash"):
+        first.page.goto("chrome://crash")
+    second.until_live()
+
+
+def test_a_restarted_server_is_found_again(small_server: MazeServer, visit: Opener) -> None:
+    walker = visit(small_server, expected=LOST).until_live()
+    small_server.stop()
+    expect(walker.page.locator("#status")).to_have_text("Reconnecting")
+    small_server.start()
+    walker.until_live(patience_ms=18_000)
+    walker.keep("start")
+    with walker.holding("KeyE"):
+        walker.until_elsewhere("start")

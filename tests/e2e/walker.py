@@ -1,0 +1,72 @@
+"""A person in front of a page: opens it, presses keys, looks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+SIGHT = Path(__file__).with_name("sight.js")
+PATIENCE_MS = 10_000
+MOVED = 6  # median difference of pictures from different places, 0 to 255
+STILL = 3  # and of pictures from one place: what the video codec does
+STILL_FRAMES = 12
+
+
+class Walker:
+    """One page and the picture in it."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+
+    def until_live(self, patience_ms: int = PATIENCE_MS) -> Walker:
+        """Wait for the picture to come and the world to stand still."""
+        from playwright.sync_api import expect
+
+        expect(self.page.locator("#status")).to_have_text("Live", timeout=patience_ms)
+        self.until_still()
+        return self
+
+    @contextmanager
+    def holding(self, key: str) -> Iterator[None]:
+        self.page.keyboard.down(key)
+        try:
+            yield
+        finally:
+            self.page.keyboard.up(key)
+
+    def keep(self, name: str) -> None:
+        """Remember the picture as it is now."""
+        self.page.evaluate("name => sight.keep(name)", name)
+
+    def until_elsewhere(self, name: str) -> None:
+        """Wait until the picture shows another place than the one that was kept."""
+        self._until(name, "median", least=MOVED)
+
+    def until_back(self, name: str) -> None:
+        """Wait until the picture shows the place that was kept."""
+        self._until(name, "median", most=STILL)
+
+    def until_still(self, patience_ms: int = PATIENCE_MS) -> None:
+        """Wait until the view rests while frames come."""
+        wanted = {"frames": STILL_FRAMES, "most": STILL, "patience": patience_ms}
+        self.page.evaluate("wanted => sight.untilStill(wanted)", wanted)
+
+    def until_recoloured(self, name: str, least: float) -> None:
+        """Wait until the mean difference to the picture that was kept is ``least`` or more."""
+        self._until(name, "mean", least=least)
+
+    def pixels(self) -> NDArray[np.int16]:
+        """The picture now, (54, 96, 3)."""
+        return np.array(self.page.evaluate("sight.pixels()"), np.int16).reshape(54, 96, 3)
+
+    def _until(self, name: str, measure: str, **limits: Any) -> None:
+        wanted = {"name": name, "measure": measure, "patience": PATIENCE_MS, **limits}
+        self.page.evaluate("wanted => sight.until(wanted)", wanted)
