@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import math
+import re
 import socket
 from typing import Any
 
@@ -12,6 +14,7 @@ from fastapi import FastAPI
 from ..infra.mjpeg import listening_socket
 from .config import ServerConfig
 
+_SECRET = re.compile(r"\btoken=[^&\s\"]+")
 _LARGEST_CONTROL_FRAME = 1024 * 1024
 _PING_S = 5.0
 
@@ -47,6 +50,8 @@ class DemoServer(uvicorn.Server):
             )
         )
         self._runtime = app.state.runtime
+        for name in ("uvicorn.access", "uvicorn.error"):
+            logging.getLogger(name).addFilter(hide_tokens)
 
     @property
     def url(self) -> str:
@@ -63,3 +68,12 @@ class DemoServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._runtime.end_streams()
         await super().shutdown(sockets)
+
+
+def hide_tokens(record: logging.LogRecord) -> bool:
+    """A filter that keeps the tokens of addresses out of the log."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(
+            _SECRET.sub("token=...", value) if isinstance(value, str) else value for value in record.args
+        )
+    return True

@@ -91,6 +91,7 @@ class DemoSession:
         self._reset: asyncio.Future[None] | None = None
         self._resetting = asyncio.Lock()
         self._ending = False
+        self._had_last_word = False
         self._on_over = on_over
         self._snapshot: JpegFrame | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -129,7 +130,7 @@ class DemoSession:
     @property
     def watching(self) -> int:
         """Viewers now, over all transports."""
-        return self.jpegs.viewers + len(self.viewers)
+        return self.jpegs.viewers + self.viewers.connected
 
     def counts(self) -> Counts:
         pacing, published = self._pump.statistics(), self.publisher.statistics()
@@ -168,7 +169,7 @@ class DemoSession:
 
     def begin_end(self) -> None:
         """Ask the engine to let go of it; it counts as over from now on."""
-        if not self.is_over:
+        if not self._ending:
             self._ending = True
             self._inbox.put_nowait(Detach(self.id))
 
@@ -216,6 +217,8 @@ class DemoSession:
             logger.exception("session %s broke", self.id)
             self._inbox.put_nowait(Detach(self.id))
         finally:
+            if not self._had_last_word:
+                self._tell(Failed(self.id, "the engine has ended", fatal=True, epoch=self.epoch))
             self._ending = True
             self.steering.close()
             self.activity.close()
@@ -242,12 +245,15 @@ class DemoSession:
         if isinstance(event, Failed) and event.fatal:
             _resolve(self._attached, Refused(event.error))
             _resolve(self._reset, Refused(event.error))
-            return False
-        return not isinstance(event, Detached)
+            self._had_last_word = True
+        elif isinstance(event, Detached):
+            self._had_last_word = True
+        return not self._had_last_word
 
     def _refused(self, event: Rejected) -> bool:
         refused = Refused(event.reason)
         if _resolve(self._attached, refused):
+            self._had_last_word = True
             return False
         if _resolve(self._reset, refused):
             self._tell(event)

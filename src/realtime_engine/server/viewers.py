@@ -32,8 +32,10 @@ class WebRtcViewers:
         self._peers: dict[str, ViewerPeer] = {}
         self._closed = False
 
-    def __len__(self) -> int:
-        return len(self._peers)
+    @property
+    def connected(self) -> int:
+        """Those that are sent video now."""
+        return sum(peer.is_connected for peer in self._peers.values())
 
     def get(self, viewer_id: str) -> ViewerPeer | None:
         return self._peers.get(viewer_id)

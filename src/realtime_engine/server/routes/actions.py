@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from pydantic import JsonValue, RootModel
 
 from ..bodies import json_body, read_model
 from ..runtime import runtime_of
-from ..session import DemoSession
-from .sessions import owned_session
+from .sessions import Owned
 
 router = APIRouter(tags=["controls"])
 
@@ -20,7 +19,7 @@ class Messages(RootModel[dict[str, JsonValue] | list[dict[str, JsonValue]]]):
 
 
 @router.post("/sessions/{session_id}/actions", openapi_extra=json_body(Messages))
-async def act(request: Request, session: Annotated[DemoSession, Depends(owned_session)]) -> list[dict[str, Any]]:
+async def act(request: Request, session: Owned) -> list[dict[str, Any]]:
     """The same messages as over the WebSocket; the answer lists the replies to them."""
     limit = runtime_of(request).config.max_body_bytes
     body = await read_model(request, Messages, limit)

@@ -21,6 +21,7 @@ router = APIRouter()
 
 _MOST_UNSENT = 256
 _GOING_AWAY, _TOO_SLOW = 1001, 1013
+_FAREWELL_S = 1.0
 
 
 @router.websocket("/sessions/{session_id}/controls")
@@ -36,7 +37,7 @@ async def controls(socket: WebSocket, session_id: str) -> None:
         await _refuse(socket, problem)
         return
     await socket.accept()
-    await _Connection(socket, session).run()
+    await ControlsConnection(socket, session).run()
 
 
 async def _refuse(socket: WebSocket, problem: Problem) -> None:
@@ -47,7 +48,7 @@ async def _refuse(socket: WebSocket, problem: Problem) -> None:
         await socket.close(4000 + problem.status)
 
 
-class _Connection:
+class ControlsConnection:
     """One accepted WebSocket, until either side or the session ends."""
 
     def __init__(self, socket: WebSocket, session: DemoSession) -> None:
@@ -69,7 +70,8 @@ class _Connection:
         finally:
             self._session.clients.leave(self)
             await _cancel(tasks)
-        await self._close()
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError, asyncio.TimeoutError):
+            await asyncio.wait_for(self._close(), _FAREWELL_S)
 
     def _send(self, text: str) -> None:
         try:
@@ -95,10 +97,9 @@ class _Connection:
 
     async def _close(self) -> None:
         """Say what is left to say, and goodbye, unless the client has gone."""
-        with contextlib.suppress(WebSocketDisconnect, RuntimeError):
-            while not self._too_slow.is_set() and not self._unsent.empty():
-                await self._socket.send_text(self._unsent.get_nowait())
-            await self._socket.close(_TOO_SLOW if self._too_slow.is_set() else _GOING_AWAY)
+        while not self._too_slow.is_set() and not self._unsent.empty():
+            await self._socket.send_text(self._unsent.get_nowait())
+        await self._socket.close(_TOO_SLOW if self._too_slow.is_set() else _GOING_AWAY)
 
 
 async def _cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:

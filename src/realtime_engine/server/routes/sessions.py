@@ -24,7 +24,18 @@ def owned_session(request: Request, session_id: str) -> DemoSession:
     return runtime_of(request).session(session_id, bearer(request))
 
 
+def owned_session_even_if_over(request: Request, session_id: str) -> DemoSession | None:
+    """As :func:`owned_session`; ``None`` for one that is over, so that what ends something may be asked for again."""
+    try:
+        return owned_session(request, session_id)
+    except Problem as problem:
+        if problem.kind != "session-over":
+            raise
+        return None
+
+
 Owned = Annotated[DemoSession, Depends(owned_session)]
+OwnedEvenIfOver = Annotated[DemoSession | None, Depends(owned_session_even_if_over)]
 
 
 @router.post("/sessions", status_code=201, openapi_extra=json_body(ContextBody))
@@ -68,10 +79,11 @@ async def pause(request: Request, session: Owned) -> dict[str, Any]:
 
 
 @router.delete("/sessions/{session_id}", status_code=204)
-async def end(request: Request, session: Owned) -> Response:
-    """Give the place back."""
-    session.begin_end()
-    await session.ended(runtime_of(request).config.shutdown_timeout_s)
+async def end(request: Request, session: OwnedEvenIfOver) -> Response:
+    """Give the place back; nothing happens if it has been given back already."""
+    if session is not None:
+        session.begin_end()
+        await session.ended(runtime_of(request).config.shutdown_timeout_s)
     return Response(status_code=204)
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from ...infra.webrtc import BadCandidateError, BadOfferError, NoCandidatesError, PeerClosedError, ViewerPeer
@@ -14,12 +12,11 @@ from ..problems import Problem
 from ..runtime import runtime_of
 from ..session import DemoSession
 from ..sessions import over
-from .sessions import owned_session
+from .sessions import Owned, OwnedEvenIfOver
 
 router = APIRouter(tags=["video"])
 
 _MOST_SDP = 256 * 1024
-Owned = Annotated[DemoSession, Depends(owned_session)]
 
 
 @router.post("/sessions/{session_id}/whep", status_code=201)
@@ -59,9 +56,11 @@ async def trickle(request: Request, session: Owned, viewer_id: str) -> Response:
 
 
 @router.delete("/sessions/{session_id}/whep/{viewer_id}", status_code=204)
-async def hang_up(session: Owned, viewer_id: str) -> Response:
-    """End the connection."""
-    await _viewer(session, viewer_id).close()
+async def hang_up(session: OwnedEvenIfOver, viewer_id: str) -> Response:
+    """End the connection; nothing happens if it has ended already."""
+    peer = session.viewers.get(viewer_id) if session is not None else None
+    if peer is not None:
+        await peer.close()
     return Response(status_code=204)
 
 

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import pytest
+from fastapi import WebSocket
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from realtime_engine.server.routes.controls import ControlsConnection
+
+from ..support import FREE, HELD, Place, frame_where, in_process, message, over_http, until
+
+
+@asynccontextmanager
+async def connected(place: Place, **given: Any) -> AsyncIterator[ClientConnection]:
+    async with connect(place.url("controls", "ws"), **given) as socket:
+        yield socket
+
+
+async def event(socket: ClientConnection, name: str) -> dict[str, Any]:
+    while (told := json.loads(await socket.recv())).get("event") != name:
+        pass
+    return told
+
+
+async def test_it_steers_and_is_answered() -> None:
+    async with over_http() as served:
+        place = await served.take()
+        session = served.session(place)
+        async with connected(place) as socket:
+            await socket.send(message("ping", seq=4, t=1.5))
+            pong = json.loads(await socket.recv())
+            assert (pong["type"], pong["seq"], pong["t"]) == ("pong", 4, 1.5)
+            await socket.send(message("controls", seq=9, keys=["KeyW"]))
+            assert (await frame_where(session, lambda colour: colour[1] == HELD)).id.action_id == 9
+            for bad in ("{", b"\xff\xfe", message("dance"), "x" * 70_000):
+                await socket.send(bad)
+                assert json.loads(await socket.recv())["type"] == "error"
+            await socket.send(message("controls", seq=10, fields={"prompt": "raise"}))
+            told = json.loads(await socket.recv())
+            assert told["type"] == "error" and "could not use this input" in told["error"]["detail"]
+
+
+async def test_events_reach_every_client() -> None:
+    async with over_http() as served:
+        place = await served.take()
+        async with connected(place) as one, connected(place) as other:
+            await until(lambda: len(served.session(place).clients) == 2)
+            await place.request("PATCH", "self", json={"active": False})
+            await place.request("PATCH", "self", json={"active": True})
+            await place.request("POST", "reset", json={})
+            await place.request("DELETE", "self")
+            for socket in (one, other):
+                assert (await event(socket, "active_changed"))["active"] is False
+                assert (await event(socket, "active_changed"))["active"] is True
+                assert (await event(socket, "reset_done"))["epoch"] == 2
+                await event(socket, "detached")
+                with pytest.raises(ConnectionClosed):
+                    await socket.recv()
+
+
+async def test_a_pause_because_nobody_watches_is_not_told_as_one_of_the_player() -> None:
+    async with over_http(viewer_grace_s=0.05) as served:
+        place = await served.take()
+        session = served.session(place)
+        async with connected(place) as socket:
+            await until(lambda: not session.activity.active)
+            with session.publisher.subscribe() as viewer:
+                await viewer.next()
+            await place.request("POST", "reset", json={})
+            told = json.loads(await socket.recv())
+            assert told["event"] == "reset_done"
+
+
+async def test_keys_are_let_go_of_when_the_last_client_leaves_and_not_before() -> None:
+    async with over_http() as served:
+        place = await served.take()
+        session = served.session(place)
+        async with connected(place) as one:
+            async with connected(place) as other:
+                await other.send(message("controls", seq=1, keys=["KeyW"]))
+                await frame_where(session, lambda colour: colour[1] == HELD)
+            await until(lambda: len(session.clients) == 1)
+            assert session.steering.state.window().held("KeyW")
+            await one.send(message("ping", seq=1))
+            await one.recv()
+        await frame_where(session, lambda colour: colour[1] == FREE)
+        assert not session.steering.state.window().held("KeyW")
+
+
+async def test_strangers_are_turned_away() -> None:
+    async with over_http() as served:
+        place = await served.take()
+        url = place.url("controls", "ws")
+        for address, headers, status in (
+            (url + "x", {}, 401),
+            (url.partition("?")[0], {}, 401),
+            (url.replace(place.id, "nobody"), {}, 404),
+            (url, {"Origin": "https://evil.example"}, 403),
+        ):
+            with pytest.raises(InvalidStatus) as refused:
+                async with connect(address, additional_headers=headers):
+                    pass
+            assert refused.value.response.status_code == status
+        own = str(served.client.base_url).rstrip("/")
+        async with connected(place, additional_headers={"Origin": own}) as socket:
+            await socket.send(message("ping", seq=1))
+            await socket.recv()
+        await place.request("DELETE", "self")
+        with pytest.raises(InvalidStatus) as refused:
+            async with connect(url):
+                pass
+        assert refused.value.response.status_code == 410
+
+
+class Stuck:
+    """A WebSocket whose client says nothing and takes nothing."""
+
+    def __init__(self) -> None:
+        self.code: int | None = None
+
+    async def receive(self) -> dict[str, Any]:
+        return await asyncio.get_running_loop().create_future()
+
+    async def send_text(self, text: str) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    async def close(self, code: int) -> None:
+        self.code = code
+
+
+async def test_a_client_that_takes_nothing_is_dropped() -> None:
+    async with in_process() as served:
+        session = served.session(await served.take())
+        socket = Stuck()
+        running = asyncio.create_task(ControlsConnection(cast(WebSocket, socket), session).run())
+        await until(lambda: len(session.clients) == 1)
+        for _ in range(300):
+            session.clients.tell({"type": "event"})
+        await running
+        assert len(session.clients) == 0 and socket.code == 1013
+
+
+async def test_clients_that_come_and_go_leave_nothing_behind() -> None:
+    async with over_http() as served:
+        place = await served.take()
+        session = served.session(place)
+        async with connected(place):
+            pass
+        await until(lambda: len(session.clients) == 0)
+        before = len(asyncio.all_tasks())
+        for cycle in range(100):
+            async with connected(place) as socket:
+                await socket.send(message("controls", seq=cycle, keys=["KeyW"]))
+                if cycle % 2:
+                    socket.transport.abort()
+        await until(lambda: len(session.clients) == 0)
+        await until(lambda: len(asyncio.all_tasks()) <= before)
+        assert session.steering.state.window().keys == ()

@@ -1,0 +1,261 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from realtime_engine.server.problems import MEDIA_TYPE
+from realtime_engine.testing import FaultPlan, FaultyEngine
+
+from ..support import HELD, PaintEngine, frame_where, in_process, paint_demo, until
+
+TYPE = "urn:realtime-engine:problem:"
+
+
+async def test_a_place_is_taken_looked_at_and_given_back() -> None:
+    engine = PaintEngine(max_sessions=2)
+    async with in_process(paint_demo(engine)) as served:
+        created = await served.client.post("/api/sessions", json={"context": {"seed": 5}})
+        assert created.status_code == 201
+        answer = created.json()
+        assert set(answer) == {"session_id", "token", "links"}
+        assert created.headers["location"] == answer["links"]["self"] == f"/api/sessions/{answer['session_id']}"
+        place = await served.take()
+        assert place.token != answer["token"] and len(place.token) >= 32
+        shown = (await place.request("GET", "self")).json()
+        assert (shown["session_id"], shown["epoch"], shown["active"]) == (place.id, 1, True)
+        assert (await place.request("DELETE", "self")).status_code == 204
+        assert engine.active_sessions == 1
+        assert (await place.request("GET", "self")).status_code == 410
+        assert (await place.request("DELETE", "self")).status_code == 204
+
+
+async def test_the_context_reaches_the_model() -> None:
+    async with in_process() as served:
+        session = served.session(await served.take(seed=5))
+        assert (await frame_where(session, lambda colour: True)).pixels[0, 0, 2] == 5
+
+
+@pytest.mark.parametrize("link", ["self", "whep", "mjpeg", "frame", "actions", "reset"])
+async def test_links_ask_for_the_token(link: str) -> None:
+    method = {"whep": "POST", "actions": "POST", "reset": "POST"}.get(link, "GET")
+    async with in_process() as served:
+        place = await served.take()
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {place.token}"}):
+            response = await served.client.request(method, place.links[link], headers=headers)
+            assert (response.status_code, response.headers["content-type"]) == (401, MEDIA_TYPE)
+            assert response.headers["www-authenticate"] == "Bearer"
+        elsewhere = place.links[link].replace(place.id, "nobody")
+        assert (await served.client.request(method, elsewhere, headers=place.auth)).status_code == 404
+        await place.request("DELETE", "self")
+        assert (await place.request(method, link)).status_code == 410
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "kind", "pointers"),
+    [
+        ({"context": {"seed": -1}}, 422, "invalid-context", ["#/context/seed"]),
+        ({"context": {"seed": -1, "prompt": 5}}, 422, "invalid-context", ["#/context/prompt", "#/context/seed"]),
+        ({"context": {"sed": 1}}, 422, "invalid-context", ["#/context/sed"]),
+        ({"context": {"prompt": "refused"}}, 422, "invalid-context", ["#/context"]),
+        ({"context": 5}, 422, "invalid-request", ["#/context"]),
+        ({"contxt": {}}, 422, "invalid-request", ["#/contxt"]),
+        ([], 422, "invalid-request", ["#"]),
+    ],
+)
+async def test_a_context_that_does_not_do_is_refused_by_name(
+    body: Any, status: int, kind: str, pointers: list[str]
+) -> None:
+    async with in_process() as served:
+        response = await served.client.post("/api/sessions", json=body)
+        problem = response.json()
+        assert (response.status_code, problem["type"]) == (status, TYPE + kind)
+        assert sorted(error["pointer"] for error in problem["errors"]) == pointers
+        await until(lambda: served.runtime.sessions.occupied == 0)
+
+
+async def test_what_is_no_json_or_too_much_is_refused() -> None:
+    async with in_process(max_body_bytes=1000) as served:
+        broken = await served.client.post("/api/sessions", content=b"{")
+        assert (broken.status_code, broken.json()["type"]) == (400, TYPE + "bad-request")
+        for content in (b"x" * 1001, _chunked(b"x" * 600, b"x" * 600)):
+            large = await served.client.post("/api/sessions", content=content)
+            assert (large.status_code, large.json()["type"]) == (413, TYPE + "too-large")
+
+
+async def _chunked(*parts: bytes) -> Any:
+    for part in parts:
+        yield part
+
+
+async def test_missing_fields_are_named_before_a_place_is_taken() -> None:
+    engine = PaintEngine()
+    async with in_process(paint_demo(engine, required_context=("prompt", "seed"))) as served:
+        response = await served.client.post("/api/sessions", json={"context": {"seed": 1, "prompt": " "}})
+        assert response.status_code == 422
+        assert response.json()["errors"] == [{"pointer": "#/context/prompt", "detail": "is required"}]
+        assert engine.calls_of("attach") == []
+        await served.take(seed=1, prompt="a garden")
+
+
+async def test_a_context_function_that_fails_is_told_apart_from_bad_fields() -> None:
+    def context(fields: Any) -> Any:
+        raise {1: ValueError("seed 1 is taken"), 2: OSError("disk")}[fields.seed]
+
+    async with in_process(paint_demo(context=context)) as served:
+        bad = await served.client.post("/api/sessions", json={"context": {"seed": 1}})
+        broken = await served.client.post("/api/sessions", json={"context": {"seed": 2}})
+    assert (bad.status_code, bad.json()["detail"]) == (422, "context: seed 1 is taken")
+    assert (broken.status_code, broken.json()["detail"]) == (500, "OSError: disk")
+
+
+async def test_of_many_that_come_at_once_only_as_many_get_in_as_there_are_places() -> None:
+    async with in_process() as served:
+        responses = await asyncio.gather(*(served.client.post("/api/sessions", json={}) for _ in range(7)))
+        assert sorted(response.status_code for response in responses) == [201] * 2 + [503] * 5
+        full = next(response for response in responses if response.status_code == 503)
+        assert full.json()["type"] == TYPE + "full" and "All 2 places" in full.json()["detail"]
+        assert 1 <= int(full.headers["retry-after"]) <= 10
+        inside = next(response.json() for response in responses if response.status_code == 201)
+        headers = {"Authorization": f"Bearer {inside['token']}"}
+        await served.client.delete(inside["links"]["self"], headers=headers)
+        await served.take()
+
+
+async def test_an_engine_with_less_room_than_it_announced_makes_it_full_too() -> None:
+    plan = FaultPlan()
+    engine = FaultyEngine(PaintEngine(max_sessions=2), plan)
+    async with in_process(paint_demo(engine)) as served:
+        served.runtime.host.manifest = engine.manifest().__class__(max_sessions=9)
+        await served.take()
+        await served.take()
+        third = await served.client.post("/api/sessions", json={})
+        assert (third.status_code, third.json()["type"]) == (503, TYPE + "full")
+        assert third.json()["detail"].startswith("the engine is full")
+
+
+async def test_pause_and_resume_are_answered_by_the_engine() -> None:
+    engine = PaintEngine()
+    async with in_process(paint_demo(engine)) as served:
+        place = await served.take()
+        paused = (await place.request("PATCH", "self", json={"active": False})).json()
+        assert (paused["active"], paused["stepped"]) == (False, False)
+        steps = len(engine.calls_of("step"))
+        await asyncio.sleep(0.1)  # six ticks' time, in which nothing may happen
+        assert len(engine.calls_of("step")) == steps
+        running = (await place.request("PATCH", "self", json={"active": True})).json()
+        assert (running["active"], running["stepped"]) == (True, True)
+        await until(lambda: len(engine.calls_of("step")) > steps)
+        assert (await place.request("PATCH", "self", json={"active": "no"})).status_code == 422
+
+
+async def test_a_reset_begins_anew_and_keeps_what_is_held() -> None:
+    async with in_process() as served:
+        place = await served.take(seed=1)
+        session = served.session(place)
+        await place.send(1, keys=["KeyW"])
+        await frame_where(session, lambda colour: colour[1] == HELD and colour[0] > 5)
+        response = await place.request("POST", "reset", json={"context": {"seed": 9}})
+        assert response.json() == {"epoch": 2}
+        latest = session.publisher.latest
+        assert latest is None or latest.id.epoch == 2
+        frame = await frame_where(session, lambda colour: True)
+        assert frame.id.epoch == 2 and frame.pixels[0, 0, 2] == 9 and frame.pixels[0, 0, 1] == HELD
+        assert frame.id.action_id == 1
+
+
+async def test_a_reset_without_context_keeps_the_fields() -> None:
+    async with in_process() as served:
+        place = await served.take(seed=1)
+        session = served.session(place)
+        await place.send(1, fields={"seed": 33})
+        for epoch in (2, 3):
+            assert (await place.request("POST", "reset", json={"context": {}})).json() == {"epoch": epoch}
+            assert (await frame_where(session, lambda colour: True)).pixels[0, 0, 2] == 33
+
+
+async def test_a_large_field_comes_in_the_context() -> None:
+    async with in_process() as served:
+        place = await served.take()
+        response = await place.request("POST", "reset", json={"context": {"prompt": "x" * 90_000}})
+        assert response.status_code == 200
+        state = served.session(place).steering.state
+        assert len(state.window().field_values["prompt"]) == 90_000
+
+
+async def test_bad_fields_of_a_reset_change_nothing() -> None:
+    async with in_process() as served:
+        place = await served.take(seed=1)
+        response = await place.request("POST", "reset", json={"context": {"seed": 1000}})
+        assert response.status_code == 422
+        assert response.json()["errors"][0]["pointer"] == "#/context/seed"
+        assert (await place.request("GET", "self")).json()["epoch"] == 1
+
+
+async def test_a_session_that_fails_for_good_is_over() -> None:
+    engine = PaintEngine()
+    async with in_process(paint_demo(engine)) as served:
+        place = await served.take()
+        told: list[str] = []
+        session = served.session(place)
+        session.clients.join("test", told.append)
+        await place.send(1, fields={"prompt": "fail"})
+        await session.over.wait()
+        assert '"fatal": true' in told[-1] and "the step failed" in told[-1]
+        assert (await place.request("GET", "self")).status_code == 410
+        assert engine.active_sessions == 0
+        await served.take()
+
+
+async def test_nobody_watches_so_it_pauses_and_then_ends() -> None:
+    engine = PaintEngine()
+    async with in_process(paint_demo(engine), viewer_grace_s=0.05, idle_timeout_s=0.3) as served:
+        place = await served.take()
+        session = served.session(place)
+        await until(lambda: not session.activity.active)
+        assert (await place.request("GET", "self")).json()["active"]
+        with session.publisher.subscribe():
+            assert session.activity.active
+        await session.over.wait()
+        assert (await place.request("GET", "self")).status_code == 410
+        assert engine.active_sessions == 0
+
+
+async def test_a_picture_that_is_asked_for_wakes_it() -> None:
+    async with in_process(viewer_grace_s=0.05) as served:
+        place = await served.take()
+        session = served.session(place)
+        await until(lambda: not session.activity.active)
+        await place.request("GET", "frame")
+        assert session.activity.active
+
+
+async def test_the_list_shows_no_tokens_and_asks_for_the_servers() -> None:
+    async with in_process(token="open sesame") as served:
+        access = {"Authorization": "Bearer open sesame"}
+        assert (await served.client.get("/api/sessions")).status_code == 401
+        assert (await served.client.post("/api/sessions", json={})).status_code == 401
+        created = (await served.client.post("/api/sessions", json={}, headers=access)).json()
+        listed = await served.client.get("/api/sessions", headers=access)
+        assert [session["session_id"] for session in listed.json()["sessions"]] == [created["session_id"]]
+        assert listed.json()["capacity"] == 2 and created["token"] not in listed.text
+        own = {"Authorization": f"Bearer {created['token']}"}
+        assert (await served.client.get(created["links"]["self"], headers=own)).status_code == 200
+
+
+async def test_pages_of_other_sites_get_no_place() -> None:
+    async with in_process(allowed_origins=("https://friend.example",)) as served:
+        for origin, status in (("https://evil.example", 403), ("null", 403), ("http://test", 201)):
+            response = await served.client.post("/api/sessions", json={}, headers={"Origin": origin})
+            assert response.status_code == status
+        friend = {"Origin": "https://friend.example"}
+        response = await served.client.post("/api/sessions", json={}, headers=friend)
+        assert response.status_code == 201
+        assert response.headers["access-control-allow-origin"] == "https://friend.example"
+
+
+async def test_cors_is_closed_by_default() -> None:
+    async with in_process() as served:
+        response = await served.client.get("/api/demo", headers={"Origin": "https://evil.example"})
+        assert "access-control-allow-origin" not in response.headers

@@ -1,0 +1,46 @@
+import pytest
+
+from realtime_engine.server import ServerConfig
+
+
+def test_the_defaults_are_for_this_machine_alone() -> None:
+    config = ServerConfig()
+    assert config.is_loopback
+    assert config.token is None and not config.open
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.1.2.3", "::1"])
+def test_loopback_needs_no_token(host: str) -> None:
+    assert ServerConfig(host=host).is_loopback
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "example.org"])
+def test_other_addresses_need_a_token_or_a_word_that_it_is_open(host: str) -> None:
+    with pytest.raises(
+        ValueError, match=f"host '{host}' can be reached from other machines: set a token .* or set open"
+    ):
+        ServerConfig(host=host)
+    assert not ServerConfig(host=host, token="long enough").is_loopback
+    assert ServerConfig(host=host, open=True).open
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"port": 70000}, "port must be a number from 0 to 65535, got 70000"),
+        ({"token": "short"}, "token must be 8 characters or longer"),
+        ({"idle_timeout_s": 0}, "idle_timeout_s must be a number above 0, got 0"),
+        ({"viewer_grace_s": -1}, "viewer_grace_s must be a number of 0 or more, got -1"),
+        ({"media_age_budget_ms": float("nan")}, "media_age_budget_ms must be a number of 0 or more"),
+        ({"jpeg_quality": 0}, "jpeg_quality must be an integer from 1 to 100, got 0"),
+        ({"bitrate": 0}, "bitrate must be bits per second above 0, or None, got 0"),
+        (
+            {"allowed_origins": ("example.org",)},
+            "allowed_origins must look like https://example.org, got 'ex",
+        ),
+        ({"allowed_origins": ("https://a.org/",)}, "allowed_origins must look like"),
+    ],
+)
+def test_a_bad_setting_is_named(given: dict[str, object], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        ServerConfig(**given)

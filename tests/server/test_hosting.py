@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import asyncio
+
+from realtime_engine import Inbox, Outbox
+from realtime_engine.server.problems import MEDIA_TYPE
+
+from .support import PaintEngine, SlowBuild, in_process, paint_demo, until
+
+
+async def test_http_is_up_while_the_model_loads() -> None:
+    build = SlowBuild()
+    async with in_process(paint_demo(build=build), ready=False) as served:
+        loading = await served.client.get("/readyz")
+        assert loading.status_code == 503 and loading.headers["retry-after"] == "1"
+        demo = (await served.client.get("/api/demo")).json()
+        assert (demo["state"], demo["manifest"], demo["progress"]["message"]) == ("loading", None, "Loading the model")
+        refused = await served.client.post("/api/sessions", json={})
+        assert refused.status_code == 503 and refused.json()["type"].endswith(":loading")
+        assert (await served.client.get("/healthz")).status_code == 200
+        build.go.set()
+        await served.ready()
+        assert (await served.client.get("/readyz")).json() == {"status": "ready"}
+        assert (await served.client.get("/api/demo")).json()["manifest"]["max_sessions"] == 1
+
+
+async def test_a_model_that_cannot_be_loaded_says_why() -> None:
+    build = SlowBuild(RuntimeError("no weights in /models"))
+    build.go.set()
+    async with in_process(paint_demo(build=build)) as served:
+        failed = await served.client.get("/readyz")
+        assert (failed.status_code, failed.headers["content-type"]) == (500, MEDIA_TYPE)
+        assert failed.json()["detail"] == "RuntimeError: no weights in /models"
+        demo = (await served.client.get("/api/demo")).json()
+        assert (demo["state"], demo["error"]) == ("failed", "RuntimeError: no weights in /models")
+        assert (await served.client.post("/api/sessions", json={})).status_code == 500
+        assert (await served.client.get("/healthz")).status_code == 200
+
+
+async def test_a_model_that_exits_while_it_loads_does_not_take_the_server_along() -> None:
+    def leave(options: object) -> PaintEngine:
+        raise SystemExit("no licence")
+
+    async with in_process(paint_demo(build=leave)) as served:
+        assert (await served.client.get("/readyz")).json()["detail"] == "RuntimeError: SystemExit: no licence"
+
+
+async def test_the_server_can_end_while_the_model_still_loads() -> None:
+    build = SlowBuild()
+    async with in_process(paint_demo(build=build), ready=False) as served:
+        assert served.runtime.host.state.value == "loading"
+    build.go.set()
+
+
+class OwnLoop(PaintEngine):
+    """An engine of Level 2 that ends when it is told to."""
+
+    def __init__(self, error: Exception | None) -> None:
+        super().__init__()
+        self.end = asyncio.Event()
+        self._error = error
+
+    async def serve(self, inbox: Inbox, outbox: Outbox, *, stop: asyncio.Event) -> None:
+        await self.end.wait()
+        if self._error is not None:
+            raise self._error
+
+
+async def test_the_end_of_an_engine_is_reported() -> None:
+    for error, text in ((None, "the engine ended by itself"), (OSError("gone"), "OSError: gone")):
+        engine = OwnLoop(error)
+        async with in_process(paint_demo(engine)) as served:
+            assert (await served.client.get("/readyz")).status_code == 200
+            engine.end.set()
+            await until(lambda: served.runtime.host.error)
+            failed = await served.client.get("/readyz")
+            assert (failed.status_code, failed.json()["detail"]) == (500, text)
+
+
+async def test_sessions_are_detached_when_the_server_ends() -> None:
+    engine = PaintEngine()
+    async with in_process(paint_demo(engine)) as served:
+        await served.take()
+        await served.take()
+        assert engine.active_sessions == 2
+    assert engine.active_sessions == 0

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from realtime_engine.server import create_app
+from realtime_engine.server.page import POLICY, web_folder
+
+from .support import in_process, paint_demo
+
+
+async def test_the_web_client_is_served_and_may_fetch_nothing_elsewhere() -> None:
+    async with in_process() as served:
+        page = await served.client.get("/")
+        assert page.status_code == 200 and page.text == (web_folder() / "index.html").read_text()
+        assert page.headers["content-security-policy"] == POLICY
+        assert page.headers["cache-control"] == "no-cache" and page.headers["referrer-policy"] == "no-referrer"
+        module = await served.client.get("/js/app.js")
+        assert "javascript" in module.headers["content-type"]
+
+
+def test_the_policy_allows_what_the_page_needs() -> None:
+    for allowed in ("connect-src 'self' ws: wss:", "img-src 'self' data: blob:", "script-src 'self'"):
+        assert allowed in POLICY
+    assert "unsafe" not in POLICY
+
+
+async def test_the_address_with_the_token_lets_a_browser_in() -> None:
+    async with in_process(token="open sesame") as served:
+        assert (await served.client.get("/")).status_code == 200
+        assert (await served.client.get("/?token=wrong")).headers.get("set-cookie") is None
+        entered = await served.client.get("/?token=open sesame")
+        assert (entered.status_code, entered.headers["location"]) == (303, "/")
+        cookie = entered.headers["set-cookie"].lower()
+        assert "httponly" in cookie and "samesite=strict" in cookie
+        assert (await served.client.get("/api/demo")).status_code == 200  # the client keeps the cookie
+        assert (await served.client.post("/api/sessions", json={})).status_code == 201
+        served.client.cookies.clear()
+        assert (await served.client.get("/api/demo")).status_code == 401
+
+
+async def test_a_demo_brings_a_page_and_routes_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text("<p>mine</p>")
+    demo = paint_demo(page=tmp_path, routes="tests.server.own_routes:router")
+    async with in_process(demo) as served:
+        assert (await served.client.get("/api/demo")).json()["page"] == "/demos/paint/"
+        assert (await served.client.get("/demos/paint/")).text == "<p>mine</p>"
+        assert (await served.client.get("/demos/paint/api/hello")).json() == {"hello": "paint"}
+        assert (await served.client.get("/demos/other/api/hello")).status_code == 404
+
+
+def test_routes_that_are_none_are_refused() -> None:
+    with pytest.raises(TypeError, match="must be a fastapi.APIRouter"):
+        create_app(paint_demo(routes="tests.server.own_routes:hello"))

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import logging
+import socket
+
+import pytest
+
+from realtime_engine.server import DemoServer, ServerConfig, create_app
+from realtime_engine.server.serving import hide_tokens
+
+from .support import over_http, paint_demo
+
+
+async def test_connections_hold_little_so_that_slow_viewers_see_fresh_pictures() -> None:
+    async with over_http() as served:
+        assert served.server is not None
+        listener = served.server.listener
+        assert listener.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) <= 128 * 1024
+        assert served.server.url.startswith("http://127.0.0.1:")
+        assert "server" not in (await served.client.get("/healthz")).headers
+
+
+def test_an_address_that_is_taken_is_named() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        config = ServerConfig(port=taken.getsockname()[1])
+        with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{config.port}.*choose another port"):
+            DemoServer(create_app(paint_demo(), config), config)
+
+
+def test_tokens_stay_out_of_the_log() -> None:
+    record = logging.LogRecord(
+        "uvicorn.access", logging.INFO, "", 0, '%s "%s" %d', ("here", "/s.mjpeg?a=1&token=abc_-9&b=2", 200), None
+    )
+    assert hide_tokens(record)
+    assert record.getMessage() == 'here "/s.mjpeg?a=1&token=...&b=2" 200'
+
+
+async def test_many_servers_of_one_process_filter_once() -> None:
+    async with over_http(), over_http():
+        assert logging.getLogger("uvicorn.access").filters.count(hide_tokens) == 1

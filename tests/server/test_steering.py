@@ -1,0 +1,88 @@
+from typing import Any
+
+from realtime_engine import Action, Inbox
+from realtime_engine.infra.controls import ControlState
+from realtime_engine.server.steering import Steering
+from realtime_engine.testing import ManualClock
+
+from .support import CONTROLS, message, paint_demo
+
+
+class Desk:
+    """Steering with both its ends laid open."""
+
+    def __init__(self, clock: ManualClock | None = None, **demo: Any) -> None:
+        self.put: list[Action] = []
+        self.told: list[dict[str, Any]] = []
+        state = ControlState(CONTROLS, clock) if clock is not None else ControlState(CONTROLS)
+        self.steering = Steering(paint_demo(**demo), "s", state, put=self.put.append, tell=self.told.append)
+
+
+async def test_each_message_is_an_action_at_once() -> None:
+    desk = Desk()
+    edges = [{"seq": 0, "kind": "key_down", "code": "KeyW"}]
+    assert desk.steering.receive_text(message("controls", seq=4, keys=["KeyW"], edges=edges)) == []
+    desk.steering.receive_text(message("controls", seq=5, keys=[]))
+    first, second = desk.put
+    assert first.session_id == "s" and first.conditioning["forward"] == 1.0 and first.action_id == 4
+    assert [edge["code"] for edge in first.events] == ["KeyW"]
+    assert second.conditioning["forward"] == 0.0 and second.events == () and second.action_id == 5
+    desk.steering.close()
+
+
+async def test_pings_and_refused_messages_make_none() -> None:
+    desk = Desk()
+    assert '"pong"' in desk.steering.receive_text(message("ping", seq=1))[0]
+    assert '"error"' in desk.steering.receive_text("{")[0]
+    assert '"bad_field"' in desk.steering.receive_text(message("controls", seq=1, fields={"seed": -1}))[0]
+    assert desk.put == []
+
+
+async def test_a_failing_to_conditioning_is_told_and_takes_no_edge() -> None:
+    desk = Desk()
+    edges = [{"seq": 0, "kind": "key_down", "code": "KeyW"}]
+    desk.steering.receive_text(message("controls", seq=1, fields={"prompt": "raise"}, edges=edges))
+    (told,) = desk.told
+    assert told["type"] == "error" and told["seq"] == 1 and "KeyError" in told["error"]["detail"]
+    assert desk.put == []
+    desk.steering.receive_text(message("controls", seq=2, fields={"prompt": "good"}))
+    assert [edge["code"] for edge in desk.put[0].events] == ["KeyW"]
+
+
+async def test_conditioning_that_the_engine_cannot_take_is_told_too() -> None:
+    told: list[dict[str, Any]] = []
+    demo = paint_demo(to_conditioning=lambda window: 5)
+    steering = Steering(demo, "s", ControlState(CONTROLS), put=Inbox().put_nowait, tell=told.append)
+    steering.receive_text(message("controls", seq=1))
+    assert "Action.conditioning must be a mapping" in told[0]["error"]["detail"]
+
+
+async def test_what_is_held_is_released_when_the_last_client_leaves() -> None:
+    desk = Desk()
+    desk.steering.release_all()
+    assert desk.put == []
+    desk.steering.receive_text(message("controls", seq=1, keys=["KeyW"]))
+    desk.steering.release_all()
+    assert desk.put[-1].conditioning["forward"] == 0.0
+    assert [edge["kind"] for edge in desk.put[-1].events] == ["key_up"]
+    desk.steering.close()
+
+
+async def test_silence_releases_by_itself(monkeypatch: Any) -> None:
+    clock = ManualClock(10**9)
+    monkeypatch.setattr("realtime_engine.server.steering.MONOTONIC", clock)
+    desk = Desk(clock)
+    desk.steering.receive_text(message("controls", seq=1, keys=["KeyW"]))
+    timer = desk.steering._expiry
+    assert timer is not None
+    clock.advance(3)
+    desk.steering._expire()
+    timer.cancel()
+    assert desk.put[-1].conditioning["forward"] == 0.0 and desk.steering._expiry is None
+
+
+async def test_nothing_is_said_after_the_end() -> None:
+    desk = Desk()
+    desk.steering.close()
+    desk.steering.receive_text(message("controls", seq=1, keys=["KeyW"]))
+    assert desk.put == []
