@@ -1,6 +1,7 @@
 import random
 
 import numpy as np
+import pytest
 
 from realtime_engine.core.clock import NS_PER_S
 from realtime_engine.infra.frame import Frame, FrameId
@@ -38,27 +39,31 @@ class Playback:
                 self.credit.shown(wants_more=self.pacer.wants_more(now))
 
 
-def test_an_engine_in_step_is_never_held_however_uneven_its_chunks() -> None:
-    for frames in (1, 4):
-        playback, rng = Playback(), random.Random(7)
-        period, at = frames * 1000 / FPS, 0.0
-        for chunk in range(200):
-            arrival = chunk * period + rng.uniform(0, 40)
-            playback.pass_ms(max(round(arrival - at), 0))
-            at = max(arrival, at)
-            playback.arrive(frames)
-        assert playback.holds == 0
+@pytest.mark.parametrize("frames", [1, 4, 16])
+def test_an_engine_in_step_is_never_held_however_late_some_of_its_chunks_are(frames: int) -> None:
+    playback, rng = Playback(), random.Random(frames)
+    period, free_at, at = frames * 1000 / FPS, 0.0, 0.0
+    for deadline in range(300):
+        if free_at > deadline * period:
+            continue  # the serve loop skips deadlines that a slow step has missed
+        took = 5 + rng.choice((0, 0, 0, 0, 0.4, 0.9, 2.5)) * period
+        free_at = deadline * period + took
+        playback.pass_ms(max(round(free_at - at), 0))
+        at = max(free_at, at)
+        playback.arrive(frames)
+    assert playback.chunks > 150 and playback.holds == 0
 
 
-def test_an_engine_that_runs_flat_out_is_held_to_playback_and_loses_no_frame() -> None:
+@pytest.mark.parametrize(("frames", "lost"), [(1, 0), (4, 12)])
+def test_an_engine_that_runs_flat_out_is_held_to_playback(frames: int, lost: int) -> None:
     playback = Playback()
     for _ in range(2000):
         if not playback.credit.held:
-            playback.arrive()
+            playback.arrive(frames)
         playback.pass_ms(5)
     counted = playback.pacer.statistics()
     assert playback.holds > 10
-    assert counted.dropped == 0 and counted.underruns == 0
+    assert counted.dropped <= lost and counted.underruns == 0
     assert 10 * FPS <= counted.shown <= 1.12 * 10 * FPS  # the pacer catches up by a tenth at most
 
 

@@ -77,6 +77,20 @@ async def test_the_end_of_an_engine_is_reported() -> None:
             assert (failed.status_code, failed.json()["detail"]) == (500, text)
 
 
+async def test_sessions_are_told_of_the_end_of_their_engine() -> None:
+    async with in_process() as served:
+        place = await served.take()
+        session = served.session(place)
+        told: list[str] = []
+        session.clients.join("test", told.append)
+        served.runtime.host.outbox.close()  # the serve loop ends without a word to anybody
+        await session.over.wait()
+        assert '"fatal": true' in told[-1]
+        assert (await place.request("GET", "self")).status_code == 410
+        await until(lambda: served.runtime.host.error)
+        assert (await served.client.get("/readyz")).status_code == 500
+
+
 async def test_sessions_are_detached_when_the_server_ends() -> None:
     engine = PaintEngine()
     async with in_process(paint_demo(engine)) as served:

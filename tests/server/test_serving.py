@@ -40,3 +40,9 @@ def test_tokens_stay_out_of_the_log() -> None:
 async def test_many_servers_of_one_process_filter_once() -> None:
     async with over_http(), over_http():
         assert logging.getLogger("uvicorn.access").filters.count(hide_tokens) == 1
+
+
+async def test_the_end_waits_for_no_timeout() -> None:
+    async with over_http(shutdown_timeout_s=1000) as served:  # the limit of the test run is far below
+        await served.take()
+        await served.take()

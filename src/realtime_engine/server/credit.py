@@ -9,8 +9,9 @@ class PlaybackCredit:
     """Tells an engine that runs ahead from one whose chunks only come unevenly.
 
     Media that arrives fills a bucket, which playback empties at its own rate (the leaky bucket of ITU-T I.371 as a
-    meter). An engine in step with playback leaves no more than a chunk and its jitter in it, so only a real surplus of
-    half the media-age budget holds the session, and holding it never flaps.
+    meter). An engine in step with playback leaves two chunks in it at most, when one was late and the next was not. So
+    only what is beyond that, and beyond half the media-age budget, is a surplus, and a session is never held for
+    nothing.
 
     Args:
         fps: frames per second of playback.
@@ -31,9 +32,10 @@ class PlaybackCredit:
 
     def arrived(self, frames: int, now_ns: int, *, wants_more: bool) -> None:
         """A chunk came; ``wants_more`` is what the pacer says after it."""
-        self._level_ns = max(self._level_ns - (now_ns - self._at_ns), 0.0) + frames * self._frame_ns
+        chunk_ns = frames * self._frame_ns
+        self._level_ns = max(self._level_ns - (now_ns - self._at_ns), 0.0) + chunk_ns
         self._at_ns = now_ns
-        if not wants_more and self._level_ns > frames * self._frame_ns + self._surplus_ns:
+        if not wants_more and self._level_ns > chunk_ns + max(chunk_ns, self._surplus_ns):
             self._held = True
 
     def shown(self, *, wants_more: bool) -> None:

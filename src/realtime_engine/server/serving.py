@@ -39,6 +39,7 @@ class DemoServer(uvicorn.Server):
                 app,
                 **{
                     "lifespan": "on",
+                    "loop": "asyncio",  # uvloop saves nothing here, and its timers come later
                     "ws": "websockets-sansio",
                     "ws_max_size": _LARGEST_CONTROL_FRAME,
                     "ws_ping_interval": _PING_S,

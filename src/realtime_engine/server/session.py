@@ -38,6 +38,7 @@ from .attention import Attention
 from .clients import Clients
 from .config import ServerConfig
 from .counts import Counts
+from .freshness import EpochSource
 from .pump import Pump
 from .steering import Steering
 from .viewers import WebRtcViewers
@@ -104,7 +105,8 @@ class DemoSession:
         self.jpegs = JpegPublisher(self.publisher, equipment.jpeg, equipment.pool)
         self.mjpeg = MjpegStream(self.jpegs, config.heartbeat_s)
         fps = manifest.rate_hz * manifest.frames_per_chunk
-        self._video = SharedVideo(self.publisher, fps=fps, bitrate=config.bitrate)
+        source = EpochSource(self.publisher)
+        self._video = SharedVideo(source, fps=fps, bitrate=config.bitrate, factory=source.encoder)
         self.viewers = WebRtcViewers(self._video, self.clients, self.receive_text, IceConfig(config.ice_servers))
         self._pump = Pump(
             equipment.outbox.session(self.id),

@@ -60,6 +60,8 @@ async def test_events_come_over_the_data_channel_and_the_picture_ends_with_the_s
             await receiver.channel_open()
             await place.request("POST", "reset", json={})
             assert '"reset_done"' in await receiver.next_message()
+            while (frame := await receiver.next_frame()).info is None or frame.info.epoch < 2:
+                pass
             await place.request("DELETE", "self")
             await receiver.ended()
 
