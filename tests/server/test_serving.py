@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import logging
+import signal
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -46,3 +49,22 @@ async def test_the_end_waits_for_no_timeout() -> None:
     async with over_http(shutdown_timeout_s=1000) as served:  # the limit of the test run is far below
         await served.take()
         await served.take()
+
+
+def test_ctrl_c_ends_it_cleanly() -> None:
+    code = (
+        "from realtime_engine.server import DemoServer, ServerConfig, create_app\n"
+        "from tests.server.support import paint_demo\n"
+        "config = ServerConfig(port=0)\n"
+        "server = DemoServer(create_app(paint_demo(), config), config)\n"
+        "server.run()\n"
+        "print('bye')\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "startup complete" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=20)
+    assert process.returncode == 0 and out == "bye\n"

@@ -17,10 +17,11 @@ from starlette.requests import HTTPConnection
 from ..infra.demo import Demo
 from ..infra.jpeg import JpegEncoder
 from .config import ServerConfig
+from .equipment import Equipment
 from .hosting import EngineHost, EngineState
 from .metrics import Metrics
 from .problems import Problem
-from .session import DemoSession, Equipment
+from .session import DemoSession
 from .sessions import Sessions
 
 logger = logging.getLogger(__name__)

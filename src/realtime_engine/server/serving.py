@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import re
@@ -61,6 +62,11 @@ class DemoServer(uvicorn.Server):
         if host in ("0.0.0.0", "::"):
             host = "127.0.0.1" if host == "0.0.0.0" else "::1"
         return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve on an event loop of its own; returns after Ctrl-C."""
+        with contextlib.suppress(KeyboardInterrupt):
+            super().run(sockets)
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until a signal comes or ``should_exit`` is set."""

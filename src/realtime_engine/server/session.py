@@ -6,12 +6,9 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor
-from dataclasses import dataclass
 from typing import Any
 
 from ..core.clock import MONOTONIC, NS_PER_S
-from ..core.contract import EngineManifest
 from ..core.errors import RealtimeEngineError
 from ..core.messages import (
     ActiveChanged,
@@ -26,18 +23,16 @@ from ..core.messages import (
     SessionEvent,
     SetActive,
 )
-from ..core.queues import Inbox, Outbox
 from ..infra.controls import ControlState, event_message
-from ..infra.demo import Demo
-from ..infra.jpeg import JpegEncoder, JpegFrame, JpegPublisher
+from ..infra.jpeg import JpegFrame, JpegPublisher
 from ..infra.mjpeg import MjpegStream
 from ..infra.publisher import FramePublisher
 from ..infra.webrtc import IceConfig, SharedVideo
 from .activity import Activity, Hold
 from .attention import Attention
 from .clients import Clients
-from .config import ServerConfig
 from .counts import Counts
+from .equipment import Equipment
 from .freshness import EpochSource
 from .pump import Pump
 from .steering import Steering
@@ -52,19 +47,6 @@ class Refused(RealtimeEngineError):
 
 class SessionOver(RealtimeEngineError):
     """The session ended meanwhile."""
-
-
-@dataclass(frozen=True)
-class Equipment:
-    """What all sessions of a server share."""
-
-    demo: Demo
-    config: ServerConfig
-    manifest: EngineManifest
-    inbox: Inbox
-    outbox: Outbox
-    jpeg: JpegEncoder
-    pool: Executor
 
 
 class DemoSession:
@@ -98,7 +80,7 @@ class DemoSession:
         self._timer: asyncio.TimerHandle | None = None
         self._life: asyncio.Task[None] | None = None
         self.attention = Attention(MONOTONIC.now_ns(), grace_s=config.viewer_grace_s, timeout_s=config.idle_timeout_s)
-        self.activity = Activity(lambda active: self._inbox.put_nowait(SetActive(self.id, active)))
+        self.activity = Activity(self._set_active)
         self.clients = Clients(self._all_left)
         self.steering = Steering(demo, self.id, state, put=self._inbox.put_nowait, tell=self.clients.tell)
         self.publisher = FramePublisher(self._watched)
@@ -173,6 +155,7 @@ class DemoSession:
         """Ask the engine to let go of it; it counts as over from now on."""
         if not self._ending:
             self._ending = True
+            self.steering.close()
             self._inbox.put_nowait(Detach(self.id))
 
     async def ended(self, timeout_s: float) -> None:
@@ -275,6 +258,10 @@ class DemoSession:
     def _all_left(self) -> None:
         if not self.is_over:
             self.steering.release_all()
+
+    def _set_active(self, active: bool) -> None:
+        if not self.is_over:
+            self._inbox.put_nowait(SetActive(self.id, active))
 
     def _watched(self, watched: bool) -> None:
         self.attention.watch(watched, MONOTONIC.now_ns())

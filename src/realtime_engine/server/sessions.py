@@ -12,9 +12,10 @@ from ..infra.controls import ControlState
 from .admission import is_full, retry_after_s
 from .context import context_of, set_fields
 from .counts import Counts
+from .equipment import Equipment
 from .problems import Problem, pointer
 from .security import same_secret, unauthorised
-from .session import DemoSession, Equipment, Refused, SessionOver
+from .session import DemoSession, Refused, SessionOver
 
 logger = logging.getLogger(__name__)
 

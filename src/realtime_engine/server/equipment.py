@@ -1,0 +1,25 @@
+"""What all sessions of a server share."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from ..core.contract import EngineManifest
+from ..core.queues import Inbox, Outbox
+from ..infra.demo import Demo
+from ..infra.jpeg import JpegEncoder
+from .config import ServerConfig
+
+
+@dataclass(frozen=True)
+class Equipment:
+    """The demo and its engine, and what encodes pictures: ``pool`` are the threads for that."""
+
+    demo: Demo
+    config: ServerConfig
+    manifest: EngineManifest
+    inbox: Inbox
+    outbox: Outbox
+    jpeg: JpegEncoder
+    pool: Executor
