@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -10,8 +11,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-
-import httpx
+from urllib.request import urlopen
 
 _SOURCES = Path(__file__).parents[2] / "src"
 _START_S, _END_S = 20.0, 10.0
@@ -76,8 +76,8 @@ class MazeServer:
 
     def viewers(self) -> list[int]:
         """How many watch each session."""
-        described = httpx.get(self.url + "api/sessions", timeout=5).raise_for_status().json()
-        return [session["viewers"] for session in described["sessions"]]
+        with urlopen(self.url + "api/sessions", timeout=5) as answer:
+            return [session["viewers"] for session in json.load(answer)["sessions"]]
 
     def _read(self) -> None:
         assert self._process.stdout is not None

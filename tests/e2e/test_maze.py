@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 
 import numpy as np
 import pytest
 
-pytest.importorskip("playwright", reason="the playwright package is not installed: nothing is tested in a browser")
-pytest.importorskip("aiortc", reason="aiortc is not installed: nothing is tested in a browser")
+if not os.environ.get("CI"):
+    for package in ("playwright", "aiortc", "fastapi", "typer"):
+        pytest.importorskip(package, reason=f"{package} is not installed: nothing is tested in a browser")
+    if shutil.which("chromium") is None:
+        pytest.skip("there is no chromium on the PATH: nothing is tested in a browser", allow_module_level=True)
 
 from playwright.sync_api import Error, expect
 
