@@ -21,7 +21,7 @@ import numpy as np
 
 from realtime_engine.core.composed import ComposedEngine
 from realtime_engine.core.contract import SessionInit
-from realtime_engine.integrations.maze import MazeModel
+from realtime_engine.integrations.maze.model import MazeModel
 from realtime_engine.integrations.maze.motion import Controls, Motion, first_visitor
 from realtime_engine.integrations.maze.palette import theme_of
 from realtime_engine.integrations.maze.reference import ReferenceRenderer

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from typing import Any
 
-from realtime_engine.server import DemoServer, ServerConfig, create_app
-
 from latency_rig.barcode import FPS, HEIGHT, WIDTH, Barcode
 from latency_rig.process import run_until_told
 from realtime_engine import AdmissionError, EngineManifest, SessionInit, StepResult
 from realtime_engine.infra.controls import Controls, ControlWindow, KeyBinding
 from realtime_engine.infra.demo import Demo
+from realtime_engine.server import DemoServer, ServerConfig, create_app
 
 _SEATS = 4
 

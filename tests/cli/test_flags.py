@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pytest
 import typer
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, create_model
 from typer.testing import CliRunner
 
 from realtime_engine.cli.errors import CommandError
@@ -127,12 +127,10 @@ def test_wrong_options_name_the_flag(arguments: list[str], said: str) -> None:
     assert said in str(caught.value)
 
 
-def test_an_option_may_not_hide_a_setting_of_the_server() -> None:
-    class Clashing(BaseModel):
-        port: int = 1
-
-    with pytest.raises(CommandError, match="'port'"):
-        option_parameters(Clashing)
+@pytest.mark.parametrize("name", ["port", "idle_timeout", "demo", "log_level"])
+def test_an_option_may_not_hide_one_of_serve_itself(name: str) -> None:
+    with pytest.raises(CommandError, match=repr(name)):
+        option_parameters(create_model("Clashing", **{name: (int, 1)}))  # type: ignore[call-overload]
 
 
 def test_names() -> None:

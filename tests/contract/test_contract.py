@@ -192,13 +192,11 @@ def test_finalize_takes_any_ids(full: Any) -> None:
     full.finalize(["a", "nobody"])
 
 
-def test_a_stage_failure_loses_no_resident(make: Maker) -> None:
-    engine: Any = make(2)
-    if not isinstance(engine, ComposedEngine):
-        pytest.skip("stages are the composed engine's")
+@pytest.mark.parametrize("options", COMPOSED_OPTIONS.values(), ids=COMPOSED_OPTIONS.keys())
+def test_a_stage_failure_loses_no_resident(options: dict[str, Any]) -> None:
     plan = FaultPlan()
+    engine = ComposedEngine(FaultyModel(CpuStageModel(max_sessions=2), plan), **options)
     pipelined = engine.pipelined
-    engine = ComposedEngine(FaultyModel(CpuStageModel(max_sessions=2), plan), pipeline=pipelined)
     engine.attach(SessionInit("a", {"seed": 1}))
     engine.attach(SessionInit("b", {"seed": 2}))
     engine.step(dict.fromkeys("ab", {}))
@@ -207,7 +205,7 @@ def test_a_stage_failure_loses_no_resident(make: Maker) -> None:
         engine.step(dict.fromkeys("ab", {}))
     came = _run(engine, 3, "a", "b")
     assert {len(chunks) for chunks in came.values()} == {3 + pipelined}
-    clean: Any = make(2)
+    clean = _composed(options)(2)
     clean.attach(SessionInit("a", {"seed": 1}))
     clean.attach(SessionInit("b", {"seed": 2}))
     wanted = _run(clean, 4, "a", "b")

@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 import math
 
+import numpy as np
 import pytest
 
 from realtime_engine import (
@@ -109,3 +110,8 @@ def test_every_engine_answers_level_one(make):
     assert isinstance(engine, RealtimeInterface)
     for hook in ("manifest", "attach", "step", "finalize", "detach"):
         assert not inspect.iscoroutinefunction(getattr(engine, hook))
+
+
+def test_numpy_numbers_are_numbers():
+    manifest = EngineManifest(np.int64(4), rate_hz=np.float32(30), frames_per_chunk=np.int32(2))
+    assert (manifest.max_sessions, manifest.frames_per_chunk) == (4, 2)

@@ -114,3 +114,21 @@ def test_numpy_scalars():
 def test_nan_in_an_equal_array_is_no_change():
     """A mask with holes that is sent with every tick must not cost an encode with every tick."""
     assert same_value(np.array([1.0, np.nan]), np.array([1.0, np.nan]))
+
+
+def test_values_that_nest_too_deeply_differ_and_never_raise():
+    def nest(levels: int) -> list:
+        value: list = []
+        for _ in range(levels):
+            value = [value]
+        return value
+
+    assert not same_value(nest(100_000), nest(100_000))
+    assert same_value(nest(50), nest(50))
+
+
+def test_a_nan_is_no_change_wherever_it_stands():
+    nan = float("nan")
+    assert same_value(nan, float("nan"))
+    assert same_mapping({"a": [np.float32(nan)]}, {"a": [np.float32("nan")]})
+    assert not same_value(nan, 1.0)

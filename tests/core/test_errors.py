@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 
 from realtime_engine import (
@@ -76,3 +79,10 @@ def test_a_step_failure_can_hold_an_error_whose_text_raises():
 
 def test_describe_is_one_line_whatever_the_text():
     assert "\n" not in describe(ValueError("first\nsecond"))
+
+
+def test_a_step_failure_can_be_pickled_and_copied():
+    failure = StepFailure({"a": ValueError("bad")}, [StepResult("b", 1)])
+    for twin in (pickle.loads(pickle.dumps(failure)), copy.copy(failure)):
+        assert list(twin.failures) == ["a"] and twin.results == failure.results
+        assert str(twin) == str(failure)

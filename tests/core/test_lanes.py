@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import threading
@@ -338,3 +339,24 @@ class TestCuda:
         engine = ComposedEngine(MarkedModel(torch), lanes="thread")
         engine.step({})
         assert len(torch.streams) == 3
+
+
+def test_work_that_never_ends_on_a_thread_lane_lets_the_process_end():
+    code = """
+import threading
+from realtime_engine.core.lanes import ThreadLane
+started = threading.Event()
+ThreadLane("lane").submit(lambda: (started.set(), threading.Event().wait()))
+started.wait()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
+
+
+def test_the_thread_of_a_lane_ends_with_the_lane():
+    lane = ThreadLane("lane-that-goes")
+    lane.submit(lambda: None).wait()
+    (thread,) = (thread for thread in threading.enumerate() if thread.name == "lane-that-goes")
+    del lane
+    gc.collect()
+    thread.join(10)
+    assert not thread.is_alive()

@@ -22,7 +22,7 @@ def test_the_first_error_is_logged_with_whose_it_is_and_its_traceback(limiter, c
     error = ValueError("bad")
     limiter.error("step failed", error, "alice")
     (record,) = caplog.records
-    assert record.getMessage() == "step failed [alice]: ValueError: bad"
+    assert record.getMessage() == "step failed ['alice']: ValueError: bad"
     assert record.levelno == logging.ERROR
     assert record.exc_info[1] is error
 
@@ -69,3 +69,17 @@ def test_an_error_whose_text_raises_is_logged_all_the_same(limiter, caplog):
 
     limiter.error("step failed", Unprintable())
     assert "Unprintable" in caplog.records[0].getMessage()
+
+
+def test_a_filter_that_raises_ends_nothing(caplog):
+    logger = logging.getLogger("test.loglimit.filtered")
+
+    def refuse(record: logging.LogRecord) -> bool:
+        raise OSError("filter")
+
+    logger.addFilter(refuse)
+    limiter = LogLimiter(logger, ManualClock())
+    limiter.error("step failed", ValueError("bad"))
+    limiter.error("step failed", ValueError("bad"))
+    limiter.flush()
+    assert not caplog.records

@@ -380,3 +380,17 @@ class TestReset:
         assert not isinstance(failed.value, AdmissionError), "that would mean that nothing was released"
         assert (engine.active_sessions, engine.pooled_children) == (0, 1)
         attach(engine, "a")
+
+
+def test_a_child_that_answers_for_anothers_session_is_its_own_failure():
+    class Stray(ScriptedEngine):
+        def step(self, due):
+            return [StepResult("b", "stolen")] if "a" in due else super().step(due)
+
+    engine = ReplicaEngine(lambda: Stray(1), max_sessions=2)
+    for name in "ab":
+        engine.attach(SessionInit(name, {}))
+    with pytest.raises(StepFailure) as failed:
+        engine.step({"a": {}, "b": {}})
+    assert list(failed.value.failures) == ["a"]
+    assert [result.output.age for result in failed.value.results] == [0]

@@ -13,11 +13,13 @@ import pytest
 
 from realtime_engine import (
     Action,
+    AdmissionError,
     Attach,
     Attached,
     Chunk,
     Detach,
     Detached,
+    EngineContractError,
     EngineManifest,
     Inbox,
     MonotonicClock,
@@ -372,3 +374,79 @@ async def test_run_engine_falls_back_to_the_default_loop() -> None:
         served.inbox.put_nowait(Attach("a"))
         assert (await in_time(served.outbox.get())).session_id == "a"
     assert served.outbox.closed
+
+
+class Unreadable:
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+async def test_an_admission_error_whose_text_raises_is_a_rejection() -> None:
+    class Picky(ScriptedEngine):
+        def attach(self, init: SessionInit) -> None:
+            if init.session_id == "b":
+                raise AdmissionError(Unreadable())
+            super().attach(init)
+
+    inbox, outbox, stop = Inbox(), Outbox(), asyncio.Event()
+    task = asyncio.create_task(default_serve(Picky(rate_hz=200), inbox, outbox, stop=stop))
+    readers = {name: outbox.session(name) for name in "ab"}
+    for name in "ab":
+        inbox.put_nowait(Attach(name))
+    assert isinstance(await asyncio.wait_for(readers["b"].get(), PATIENCE_S), Rejected)
+    assert isinstance(await asyncio.wait_for(readers["a"].get(), PATIENCE_S), Attached)
+    stop.set()
+    await asyncio.wait_for(task, PATIENCE_S)
+
+
+@pytest.mark.parametrize("stop", [None, threading.Event(), True], ids=["none", "threading", "bool"])
+async def test_a_stop_that_is_no_asyncio_event_is_refused_before_anything_runs(stop: Any) -> None:
+    engine, outbox = ScriptedEngine(), Outbox()
+    before = threading.active_count()
+    with pytest.raises(TypeError, match="asyncio.Event"):
+        await run_engine(engine, Inbox(), outbox, stop=stop)
+    assert threading.active_count() == before
+    assert outbox.closed
+
+
+@pytest.mark.parametrize("options", [{"tick_interval_s": -1}, {"no_such": 1}], ids=str)
+async def test_run_engine_closes_the_outbox_however_it_ends(options: dict[str, Any]) -> None:
+    outbox = Outbox()
+    with pytest.raises((ValueError, TypeError)):
+        await run_engine(ScriptedEngine(), Inbox(), outbox, stop=asyncio.Event(), **options)
+    assert outbox.closed
+
+
+async def test_a_closed_outbox_is_refused() -> None:
+    outbox = Outbox()
+    outbox.close()
+    with pytest.raises(ValueError, match="needs a new one"):
+        await default_serve(ScriptedEngine(), Inbox(), outbox, stop=asyncio.Event())
+
+
+async def test_a_serve_that_is_not_async_is_named() -> None:
+    class Sync(ScriptedEngine):
+        def serve(self, inbox: Inbox, outbox: Outbox, *, stop: asyncio.Event) -> None:
+            """Runs, and returns nothing to wait for."""
+
+    with pytest.raises(EngineContractError, match="Sync.serve must be async def"):
+        await run_engine(Sync(), Inbox(), Outbox(), stop=asyncio.Event())
+
+
+async def test_a_manifest_of_another_kind_is_named() -> None:
+    class Odd(ScriptedEngine):
+        def manifest(self) -> Any:
+            return {"max_sessions": 1}
+
+    with pytest.raises(EngineContractError, match="must return an EngineManifest"):
+        await default_serve(Odd(), Inbox(), Outbox(), stop=asyncio.Event())
+
+
+async def test_an_interval_of_centuries_is_slept_through() -> None:
+    engine, inbox, outbox, stop = ScriptedEngine(), Inbox(), Outbox(), asyncio.Event()
+    task = asyncio.create_task(default_serve(engine, inbox, outbox, stop=stop, tick_interval_s=1e10))
+    inbox.put_nowait(Attach("a"))
+    chunk = await asyncio.wait_for(outbox.get(), PATIENCE_S)
+    assert chunk.seq == 0
+    stop.set()
+    await asyncio.wait_for(task, PATIENCE_S)

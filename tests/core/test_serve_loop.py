@@ -727,3 +727,38 @@ def test_a_manifest_that_raises_ends_the_loop_with_the_outbox_closed() -> None:
     served = Served(Broken())
     assert served.ended and isinstance(served.error, OSError)
     assert served.outbox.closed
+
+
+def test_a_detach_of_a_row_that_is_still_stuck_is_not_told_to_be_done() -> None:
+    plan = FaultPlan()
+    with Served(FaultyEngine(ScriptedEngine(), plan)) as served:
+        attach_all(served, "a")
+        plan.fail("detach", OSError("busy"), times=2)
+        served.do(Detach("a"))
+        served.do(Detach("a"))
+        served.do(Detach("a"))
+        answers = served.events("a")[1:]
+        assert [type(answer) for answer in answers] == [Failed, Failed, Detached]
+
+
+def test_the_last_chunks_of_a_pipeline_are_finalized_too() -> None:
+    engine = ScriptedFinalize(2)
+    with Served(engine) as served:
+        attach_all(served, "a", "b")
+        served.pump(3)
+    chunks = served.chunks("a") + served.chunks("b")
+    assert len(engine.finalized) == len(chunks)
+
+
+class ScriptedFinalize:
+    """A pipelined engine that counts what is finalized."""
+
+    def __init__(self, size: int) -> None:
+        self._engine = composed(size, pipeline=True)
+        self.finalized: list[str] = []
+
+    def finalize(self, session_ids: list[str]) -> None:
+        self.finalized.extend(session_ids)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)

@@ -316,3 +316,15 @@ def test_a_long_good_record_is_forgiven() -> None:
         _clean_steps_until_together(trust)
     trust.failed(30 + 1025)
     assert _clean_steps_until_together(trust) == 1
+
+
+def test_a_step_failure_that_names_nobody_leads_to_a_search() -> None:
+    def step(due: Mapping[str, Any]) -> list[StepResult]:
+        if "b" in due:
+            raise StepFailure({"ghost": OSError("gone")})
+        return answer(due)
+
+    bench = Bench(step, ids="abc")
+    outcome = bench.run()
+    assert list(outcome.failures) == ["b"]
+    assert sorted(who for who, _ in bench.came) == ["a", "c"]

@@ -41,7 +41,12 @@ EXCEPTIONS = 1000
 ENGINE_HOOKS = ("attach", "step", "finalize", "detach")
 MODEL_HOOKS = ("seed", "hot", "deferred", "encode", "detach")
 ENGINE_CASES = [(name, hook) for name in ENGINES for hook in ENGINE_HOOKS]
-MODEL_CASES = [(name, hook) for name in ENGINES if name != "scripted" for hook in MODEL_HOOKS]
+MODEL_CASES = [
+    (name, hook)
+    for name in ENGINES
+    for hook in MODEL_HOOKS
+    if name != "scripted" and (name, hook) != ("replica", "seed")  # every child's row is 0: a case of its own below
+]
 
 
 class Target:
@@ -120,8 +125,6 @@ def test_a_thousand_exceptions_in_a_model_hook(name: str, hook: str) -> None:
     if name == "replica":
         target.row = "0"
     plan = FaultPlan(target)
-    if name == "replica" and hook == "seed":
-        pytest.skip("every child's row is 0: see test_a_replica_child_that_cannot_seed")
     with Served(ENGINES[name](4, FaultPlan(), plan)) as served:
         _run_case(served, plan, target)
 

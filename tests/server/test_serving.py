@@ -7,6 +7,8 @@ import subprocess
 import sys
 
 import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
 
 from realtime_engine.server import DemoServer, ServerConfig, create_app
 from realtime_engine.server.serving import hide_tokens
@@ -68,3 +70,13 @@ def test_ctrl_c_ends_it_cleanly() -> None:
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=20)
     assert process.returncode == 0 and out == "bye\n"
+
+
+async def test_a_refused_handshake_is_no_error_worth_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    async with over_http() as served:
+        assert served.server is not None
+        address = f"{served.server.url.replace('http', 'ws')}api/sessions/nobody/controls?token=x"
+        with pytest.raises(InvalidStatus) as refused:
+            await connect(address)
+        assert refused.value.response.status_code == 404
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]

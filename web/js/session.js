@@ -124,6 +124,7 @@ export class Session extends EventTarget {
   #expect(error) {
     if (error instanceof Problem && error.isGone && this.#place) {
       this.#leave();
+      this.#backoff.reset(); // the server answers: what grew was for its absence
       this.#state("reconnecting", "The session has ended: taking a new place");
       return;
     }

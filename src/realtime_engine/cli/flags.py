@@ -47,10 +47,10 @@ def config_from(values: Mapping[str, Any]) -> ServerConfig:
 
 def option_parameters(model: type[BaseModel]) -> list[inspect.Parameter]:
     """One flag for each of a demo's options, without a value when it is not given."""
-    taken = {field.name for field in fields(ServerConfig)}
+    taken = {*map(flag_of, ("demo", "help", "log_level")), *(flag_of(field.name) for field in fields(ServerConfig))}
     for name in model.model_fields:
-        if name in taken:
-            raise CommandError(f"option {name!r} of the demo has the name of a server option: call it something else")
+        if flag_of(name) in taken:
+            raise CommandError(f"option {name!r} of the demo has a name that serve itself uses: call it something else")
     return [_option_parameter(name, info) for name, info in model.model_fields.items()]
 
 
@@ -63,9 +63,8 @@ def options_from(model: type[_Model], values: Mapping[str, Any]) -> _Model:
     try:
         return model.model_validate({model.model_fields[name].alias or name: value for name, value in given.items()})
     except ValidationError as error:
-        raise CommandError(
-            "; ".join(_fault(fault["loc"], fault["msg"], fault["input"]) for fault in error.errors())
-        ) from error
+        faults = [_fault(fault["loc"], fault["msg"], fault["input"]) for fault in error.errors()]
+        raise CommandError("; ".join(faults)) from error
 
 
 def flag_of(name: str) -> str:
@@ -92,13 +91,8 @@ def _config_parameter(field: Field[Any], kind: Any, text: str) -> inspect.Parame
     default = None if field.default is MISSING else field.default
     bare = _bare(kind)
     if get_origin(bare) is tuple:
-        return _parameter(
-            field.name,
-            list[str],
-            list(default or ()),
-            flag_of(field.name).removesuffix("s"),
-            text + " May be repeated.",
-        )
+        flag = flag_of(field.name).removesuffix("s")
+        return _parameter(field.name, list[str], list(default or ()), flag, text + " May be repeated.")
     seconds = {"metavar": "SECONDS"} if field.name.endswith("_s") else {}
     return _parameter(field.name, bare, default, flag_of(field.name), text, **seconds)
 

@@ -41,5 +41,5 @@ class HeldAnswers:
     def take(self, session_id: str | None = None) -> list[SessionEvent]:
         """All answers, or those of one session, because no chunk will come before them any more."""
         taken = [held.event for held in self._held if session_id in (None, held.event.session_id)]
-        self._held = [held for held in self._held if held.event not in taken]
+        self._held = [held for held in self._held if session_id not in (None, held.event.session_id)]
         return taken

@@ -27,11 +27,19 @@ class Wakeup:
         return self._event.is_set()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Sleep until rung or until ``timeout_s`` has passed; true when it was rung."""
-        rung = self._event.wait(timeout_s)
+        """Sleep until rung or until ``timeout_s`` has passed; true when it was rung, which answers the ring."""
+        rung = self.wait_unanswered(timeout_s)
         if rung:  # a ring right after the timeout stays for the next wait
-            self._event.clear()
+            self.answer()
         return rung
+
+    def wait_unanswered(self, timeout_s: float | None = None) -> bool:
+        """Like :meth:`wait`, but the ring stays until :meth:`answer`."""
+        return self._event.wait(timeout_s if timeout_s is None else min(timeout_s, threading.TIMEOUT_MAX))
+
+    def answer(self) -> None:
+        """Forget the rings so far."""
+        self._event.clear()
 
 
 class Clock(Protocol):

@@ -14,6 +14,7 @@ from .contract import AdmissionError, EngineManifest, SessionInit, StepResult
 from .equality import same_mapping
 from .errors import StepFailure, describe, reraise_interrupt
 from .heavy import SitOutBudget
+from .hooks import call_hook
 from .lanes import (
     DONE,
     Completion,
@@ -174,7 +175,7 @@ class ComposedEngine:
         if row is None:
             return
         self._drain(row)
-        release = partial(self._model.detach, row.index, session_id)
+        release = partial(call_hook, self._model.detach, row.index, session_id)
         if self._lanes is None:
             release()
         else:
@@ -228,7 +229,7 @@ class ComposedEngine:
         """Seed all rows in one call; if that fails, each by itself, so that only the culprits stay behind."""
         contexts = {row.index: row.context for row in rows}
         try:
-            self._seeded = lanes.hot.submit(partial(self._model.seed, contexts))
+            self._seeded = lanes.hot.submit(partial(call_hook, self._model.seed, contexts))
         except BaseException as error:
             reraise_interrupt(error)
             if len(rows) == 1:
@@ -438,7 +439,7 @@ class ComposedEngine:
 
 def _run(stages: list[Stage], batch: StageBatch) -> None:
     for stage in stages:
-        stage(batch)
+        call_hook(stage, batch)
 
 
 def _step_results(batch: StageBatch, began: float) -> list[StepResult]:

@@ -11,26 +11,39 @@ import numpy as np
 def same_value(left: Any, right: Any) -> bool:
     """Whether two conditioning values are equal, nested mappings, sequences and arrays included.
 
-    A value whose comparison raises, or gives no plain boolean (tensors of some libraries), counts as different.
+    NaN equals NaN, or a value that holds one would change with every message. A value whose comparison raises, gives no
+    plain boolean (tensors of some libraries) or nests too deeply counts as different.
     """
+    try:
+        return _same(left, right)
+    except RecursionError:
+        return False
+
+
+def _same(left: Any, right: Any) -> bool:
     if left is right:
         return True
     if isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
         return _same_array(left, right)
     if isinstance(left, Mapping) and isinstance(right, Mapping):
-        return same_mapping(left, right)
+        return left.keys() == right.keys() and all(_same(value, right[key]) for key, value in left.items())
     if type(left) is type(right) and isinstance(left, (list, tuple)):
-        return len(left) == len(right) and all(map(same_value, left, right))
+        return len(left) == len(right) and all(map(_same, left, right))
     try:
-        equal = left == right
-        return equal if isinstance(equal, bool) else isinstance(equal, np.bool_) and bool(equal)
+        return _is_true(left == right) or (_is_true(left != left) and _is_true(right != right))
+    except RecursionError:
+        raise
     except Exception:  # any class may define a comparison that raises anything
         return False
 
 
+def _is_true(outcome: Any) -> bool:
+    return isinstance(outcome, (bool, np.bool_)) and bool(outcome)
+
+
 def same_mapping(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
-    """Same keys, same values."""
-    return left.keys() == right.keys() and all(same_value(value, right[key]) for key, value in left.items())
+    """Same keys, same values; see :func:`same_value`."""
+    return same_value(left, right)
 
 
 def _same_array(left: Any, right: Any) -> bool:
@@ -39,5 +52,5 @@ def _same_array(left: Any, right: Any) -> bool:
     if left.dtype != right.dtype or left.shape != right.shape:
         return False
     if left.dtype.hasobject:
-        return all(map(same_value, left.ravel().tolist(), right.ravel().tolist()))
+        return all(map(_same, left.ravel().tolist(), right.ravel().tolist()))
     return bool(np.array_equal(left, right, equal_nan=left.dtype.kind in "fc"))

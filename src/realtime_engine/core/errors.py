@@ -49,6 +49,9 @@ class StepFailure(RealtimeEngineError, RuntimeError):
         self.results = list(results or ())
         super().__init__("; ".join(f"session {sid!r}: {describe(exc)}" for sid, exc in self.failures.items()))
 
+    def __reduce__(self) -> tuple[type[StepFailure], tuple[dict[str, BaseException], list[StepResult]]]:
+        return StepFailure, (self.failures, self.results)
+
 
 class SessionClaimedError(RealtimeEngineError, RuntimeError):
     """Two readers asked for the same session of one outbox."""
@@ -60,11 +63,16 @@ class OutboxClosed(RealtimeEngineError):
 
 def describe(error: BaseException) -> str:
     """One line for a log, an event or a person: ``ValueError: the text``. Never raises."""
-    try:
-        text = " ".join(str(error).split())
-    except Exception:  # an error of the model's own, whose text is an error too
-        text = "(its text could not be read)"
+    text = reason_of(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def reason_of(error: BaseException) -> str:
+    """The text of an error in one line; empty when it has none. Never raises."""
+    try:
+        return " ".join(str(error).split())
+    except BaseException:  # an error of the model's own, whose text is an error too
+        return "(its text could not be read)"
 
 
 def reraise_interrupt(error: BaseException) -> None:

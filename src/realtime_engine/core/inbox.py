@@ -99,7 +99,8 @@ def _checked_action(msg: Action) -> Action:
     if not isinstance(msg.events, Sequence) or isinstance(msg.events, (str, bytes)):
         raise TypeError(f"Action.events must be a list or tuple of edges, got {msg.events!r}")
     events = tuple(snapshot(list(msg.events)))
-    return Action(msg.session_id, snapshot(msg.conditioning), events, snapshot(msg.action_id))
+    action_id = snapshot(msg.action_id) if isinstance(msg.action_id, (Mapping, list, set)) else msg.action_id
+    return Action(msg.session_id, snapshot(msg.conditioning), events, action_id)
 
 
 def check_session_id(session_id: object) -> None:

@@ -9,10 +9,13 @@ from __future__ import annotations
 import contextlib
 import importlib
 import sys
+import threading
+import weakref
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from enum import Enum, auto
-from typing import Any, NamedTuple, Protocol
+from queue import SimpleQueue
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from .errors import reraise_interrupt
 
@@ -190,19 +193,40 @@ class _FutureCompletion:
 
 
 class ThreadLane:
-    """Runs work in order on one worker thread; what it raises comes out of the completion's ``wait``."""
+    """Runs work in order on one worker thread; what it raises comes out of the completion's ``wait``.
+
+    The thread is a daemon, so that work that never ends cannot keep the process from ending; it ends with the lane.
+    """
 
     def __init__(self, name: str) -> None:
-        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+        self._orders: SimpleQueue[_Order | None] = SimpleQueue()
         self._last: Future[None] | None = None
+        threading.Thread(target=_work_off, args=(self._orders,), name=name, daemon=True).start()
+        weakref.finalize(self, self._orders.put, None)
 
     def submit(self, work: Callable[[], None], after: Iterable[Completion] = ()) -> Completion:
-        self._last = self._pool.submit(_run_after, tuple(after), work)
+        self._last = Future()
+        self._orders.put((self._last, tuple(after), work))
         return _FutureCompletion(self._last)
 
     def sync(self) -> None:
         if self._last is not None:
             self._last.exception()  # waits; whoever holds the completion deals with the error
+
+
+_Order: TypeAlias = tuple["Future[None]", tuple[Completion, ...], Callable[[], None]]
+
+
+def _work_off(orders: SimpleQueue[_Order | None]) -> None:
+    while (order := orders.get()) is not None:
+        future, after, work = order
+        try:
+            _run_after(after, work)
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(None)
+        del order, future, after, work  # hold no batch while waiting for the next
 
 
 def _run_after(after: tuple[Completion, ...], work: Callable[[], None]) -> None:

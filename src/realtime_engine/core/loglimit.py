@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 
 from .clock import NS_PER_S, Clock
@@ -33,15 +34,19 @@ class LogLimiter:
         cause.next_ns = now + NS_PER_S
         held, cause.held = cause.held, 0
         again = f" ({held} more in between)" if held else ""
-        whose = f" [{session_id}]" if session_id else ""
-        self._logger.error("%s%s: %s%s", what, whose, describe(error), again, exc_info=error)
+        whose = f" [{session_id!r}]" if session_id else ""
+        self._log("%s%s: %s%s", what, whose, describe(error), again, exc_info=error)
 
     def flush(self) -> None:
         """Report what is still held back."""
         for (what, kind), cause in self._causes.items():
             if cause.held:
-                self._logger.error("%s: %s (%d more)", what, kind, cause.held)
+                self._log("%s: %s (%d more)", what, kind, cause.held)
                 cause.held = 0
+
+    def _log(self, text: str, *args: object, exc_info: BaseException | None = None) -> None:
+        with contextlib.suppress(Exception):  # a filter or handler of the application's, which has its own way to tell
+            self._logger.error(text, *args, exc_info=exc_info)
 
 
 class _Cause:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -52,7 +52,6 @@ class _Stream:
         "claimed",
         "left",
         "live",
-        "in_ring",
         "waiters",
     )
 
@@ -65,7 +64,6 @@ class _Stream:
         self.claimed = False
         self.left = False  # its reader has gone: nobody need come for the rest
         self.live = False  # between Attached and the end of the session
-        self.in_ring = False
         self.waiters: deque[Waiter] = deque()
 
     def drop_oldest_chunk(self) -> None:
@@ -97,9 +95,9 @@ class Outbox:
         if not isinstance(maxsize, int) or isinstance(maxsize, bool) or maxsize < 0:
             raise ValueError(f"maxsize must be an integer of 0 (no bound) or more, got {maxsize!r}")
         self._maxsize = maxsize
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the last reference to an item may go under it, and run code
         self._streams: dict[str, _Stream] = {}
-        self._ring: deque[_Stream] = deque()  # streams that hold a chunk for get(), in turn
+        self._ring: OrderedDict[str, _Stream] = OrderedDict()  # unclaimed streams that hold a chunk, in turn
         self._getters: deque[Waiter] = deque()
         self._retired: dict[str, None] = {}  # insertion-ordered
         self._backlog = 0
@@ -116,12 +114,12 @@ class Outbox:
         """Queue several items with one lock and at most one wake-up per event loop."""
         woken: list[Waiter] = []
         try:
-            self._put(items, woken)
+            self._put(tuple(items), woken)
         finally:
             if woken:
                 wake(woken)
 
-    def _put(self, items: Iterable[OutboxItem], woken: list[Waiter]) -> None:
+    def _put(self, items: tuple[OutboxItem, ...], woken: list[Waiter]) -> None:
         with self._lock:
             if self._closed:
                 raise OutboxClosed("the outbox is closed: nothing more can be put in")
@@ -143,9 +141,7 @@ class Outbox:
                         self._backlog -= 1
                         self._dropped += 1
                     if not stream.claimed:
-                        if not stream.in_ring:
-                            stream.in_ring = True
-                            ring.append(stream)
+                        ring.setdefault(item.session_id, stream)
                         if self._getters:
                             next_in(self._getters, woken)
                 if stream.waiters:
@@ -195,8 +191,7 @@ class Outbox:
 
     def empty(self) -> bool:
         """Whether :meth:`get` would have to wait."""
-        with self._lock:
-            return not any(stream.chunks and not stream.claimed for stream in self._ring)
+        return not self._ring
 
     @property
     def closed(self) -> bool:
@@ -216,11 +211,8 @@ class Outbox:
     def _take_chunk(self) -> Chunk | None:
         """The next chunk in turn; ``None`` when there is none yet. Raises :class:`OutboxClosed` at the end."""
         ring = self._ring
-        while ring:
-            stream = ring.popleft()
-            if stream.claimed or not stream.chunks:
-                stream.in_ring = False
-                continue
+        if ring:
+            session_id, stream = ring.popitem(last=False)
             item = stream.items.popleft()
             while not isinstance(item, Chunk):
                 stream.passed.append(item)
@@ -228,11 +220,9 @@ class Outbox:
             stream.chunks -= 1
             self._backlog -= 1
             if stream.chunks:
-                ring.append(stream)
-            else:
-                stream.in_ring = False
-                if not stream.live:
-                    self._retire_if_over(stream)
+                ring[session_id] = stream
+            elif not stream.live:
+                self._retire_if_over(stream)
             return item
         if self._closed:
             raise OutboxClosed("the serve loop has ended and every chunk was read")
@@ -244,10 +234,10 @@ class Outbox:
             return
         self._retired[stream.session_id] = None
         if len(self._retired) > _KEPT_RETIRED:
-            oldest = self._streams.pop(next(iter(self._retired)))
-            del self._retired[oldest.session_id]
-            self._backlog -= oldest.chunks
-            oldest.chunks = 0
+            oldest = next(iter(self._retired))
+            del self._retired[oldest]
+            self._ring.pop(oldest, None)
+            self._backlog -= self._streams.pop(oldest).chunks
 
     # -- the readers' end: one session
 
@@ -266,6 +256,7 @@ class Outbox:
                 raise SessionClaimedError(f"session {session_id!r} is claimed: one reader a session, close() it first")
             stream.claimed = True
             stream.left = False
+            self._ring.pop(session_id, None)
             self._retired.pop(session_id, None)
             stream.items.extendleft(reversed(stream.passed))
             stream.passed.clear()
@@ -304,9 +295,8 @@ class Outbox:
             stream.left = True
             readers = list(stream.waiters)
             stream.waiters.clear()
-            if stream.chunks and not stream.in_ring:
-                stream.in_ring = True
-                self._ring.append(stream)
+            if stream.chunks:
+                self._ring[stream.session_id] = stream
             if not stream.items and not stream.live:
                 self._streams.pop(stream.session_id, None)  # read to its end: nothing to keep
             else:

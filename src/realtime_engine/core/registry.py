@@ -10,6 +10,7 @@ from .loglimit import LogLimiter
 _MOST_IDENTITIES = 65_536
 _FIRST_RETRY_NS = NS_PER_S // 10
 _MOST_ATTEMPTS = 8
+_MOST_HELD = 4096
 
 
 class Identities:
@@ -39,7 +40,8 @@ class Identities:
 class Releases:
     """Sessions that are over for their caller and that the engine would not let go of yet.
 
-    ``release`` is tried at once and then again after 0.1, 0.2, 0.4 ... seconds, eight times in all.
+    ``release`` is tried at once and then again after 0.1, 0.2, 0.4 ... seconds, eight times in all. Of more than 4096
+    the oldest is forgotten.
     """
 
     def __init__(self, release: Callable[[str], None], log: LogLimiter) -> None:
@@ -62,6 +64,8 @@ class Releases:
         self._held.pop(session_id, None)
         if error is not None:
             self._held[session_id] = (1, now_ns + _FIRST_RETRY_NS)
+            if len(self._held) > _MOST_HELD:
+                del self._held[next(iter(self._held))]
         return error
 
     def settle(self, session_id: str) -> bool:

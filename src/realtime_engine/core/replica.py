@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from .contract import AdmissionError, EngineManifest, RealtimeInterface, SessionInit, StepResult
-from .errors import StepFailure, reraise_interrupt
+from .errors import EngineContractError, StepFailure, reraise_interrupt
+from .hooks import call_hook
 
 __all__ = ["ReplicaEngine"]
 
@@ -53,7 +54,7 @@ class ReplicaEngine:
             raise AdmissionError(f"the engine is full: all {self._max_sessions} children are taken")
         child = self._pool.pop() if self._pool else self._factory()
         try:
-            child.attach(init)
+            call_hook(child.attach, init)
         except BaseException:
             self._reclaim(child, init.session_id)
             raise
@@ -66,14 +67,15 @@ class ReplicaEngine:
             raise AdmissionError(f"session {init.session_id!r} is not attached")
         reset = getattr(child, "reset", None)
         if reset is not None:
-            reset(init)
+            call_hook(reset, init)
             return
-        child.detach(init.session_id)
+        call_hook(child.detach, init.session_id)
         try:
-            child.attach(init)
+            call_hook(child.attach, init)
         except BaseException as error:
             reraise_interrupt(error)
             del self._children[init.session_id]
+            self._held.pop(init.session_id, None)
             self._reclaim(child, init.session_id)
             raise RuntimeError(f"session {init.session_id!r} was released and could not be attached again") from error
 
@@ -93,10 +95,10 @@ class ReplicaEngine:
                 continue
             self._held[session_id] = held
             try:
-                results.extend(child.step(own))
+                results.extend(_own_results(session_id, call_hook(child.step, own)))
             except StepFailure as failure:
-                failures.update(failure.failures)
-                results.extend(failure.results)
+                failures[session_id] = failure.failures.get(session_id, failure)
+                results.extend(_own_results(session_id, failure.results))
             except BaseException as error:
                 reraise_interrupt(error)
                 failures[session_id] = error
@@ -112,7 +114,7 @@ class ReplicaEngine:
             if child is None:
                 continue
             try:
-                child.finalize([session_id])
+                call_hook(child.finalize, [session_id])
             except BaseException as error:
                 reraise_interrupt(error)
                 failures[session_id] = error
@@ -123,7 +125,7 @@ class ReplicaEngine:
         child = self._children.get(session_id)
         if child is None:
             return
-        child.detach(session_id)
+        call_hook(child.detach, session_id)
         del self._children[session_id]
         self._held.pop(session_id, None)
         self._pool.append(child)
@@ -146,9 +148,18 @@ class ReplicaEngine:
     def _reclaim(self, child: RealtimeInterface, session_id: str) -> None:
         """Pool a child whose attach failed if it can be cleaned; else let go of it."""
         try:
-            child.detach(session_id)
+            call_hook(child.detach, session_id)
         except BaseException as error:
             reraise_interrupt(error)
             logger.warning("a child that could be neither attached nor cleaned is discarded", exc_info=True)
         else:
             self._pool.append(child)
+
+
+def _own_results(session_id: str, results: Any) -> list[StepResult]:
+    if not isinstance(results, (list, tuple)):
+        raise EngineContractError(f"a child's step() must return a list of StepResult, got {type(results).__name__}")
+    for result in results:
+        if not isinstance(result, StepResult) or result.session_id != session_id:
+            raise EngineContractError(f"the child of session {session_id!r} returned {result!r}")
+    return list(results)

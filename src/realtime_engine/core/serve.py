@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 from typing import Any
 
 from .clock import MONOTONIC, Clock
 from .contract import RealtimeInterface
+from .errors import EngineContractError
 from .monitor import ServeMonitor
 from .queues import Inbox, Outbox
 from .serve_loop import ServeLoop, check_serve_arguments
@@ -41,7 +43,7 @@ async def default_serve(
     Raises:
         Exception: what ``engine.manifest()`` raised. Nothing that a hook raises later ends the loop.
     """
-    check_serve_arguments(tick_interval_s, max_consecutive_failures)
+    check_serve_arguments(stop, outbox, tick_interval_s, max_consecutive_failures)
     serving = ServeLoop(
         engine,
         inbox,
@@ -68,11 +70,14 @@ async def run_engine(engine: Any, inbox: Inbox, outbox: Outbox, *, stop: asyncio
     ``options`` go to whichever it is. The outbox is closed when this returns or raises.
     """
     serve = getattr(engine, "serve", None)
-    if not callable(serve):
-        await default_serve(engine, inbox, outbox, stop=stop, **options)
-        return
     try:
-        await serve(inbox, outbox, stop=stop, **options)
+        if not callable(serve):
+            await default_serve(engine, inbox, outbox, stop=stop, **options)
+            return
+        serving = serve(inbox, outbox, stop=stop, **options)
+        if not inspect.isawaitable(serving):
+            raise EngineContractError(f"{type(engine).__name__}.serve must be async def, it returned {serving!r}")
+        await serving
     finally:
         outbox.close()
 

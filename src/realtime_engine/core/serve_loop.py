@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -9,9 +10,10 @@ from typing import Any
 
 from .answers import HeldAnswers
 from .clock import NS_PER_S, Clock, Wakeup
-from .contract import AdmissionError, RealtimeInterface, SessionInit
+from .contract import AdmissionError, EngineManifest, RealtimeInterface, SessionInit
 from .deadlines import Deadlines
-from .errors import OutboxClosed, describe
+from .errors import EngineContractError, OutboxClosed, describe, reason_of
+from .hooks import call_hook
 from .loglimit import LogLimiter
 from .messages import (
     Action,
@@ -33,7 +35,7 @@ from .queues import Inbox, Outbox, OutboxItem
 from .registry import Identities, Releases
 from .session import Applied, Session
 from .snapshot import snapshot
-from .stepper import Outcome, Stepper, call_hook
+from .stepper import Outcome, Stepper
 
 logger = logging.getLogger(__name__)
 
@@ -100,6 +102,8 @@ class ServeLoop:
         """Serve until :meth:`request_stop`. Raises only when the engine gives no valid manifest."""
         try:
             manifest = call_hook(self._engine.manifest)
+            if not isinstance(manifest, EngineManifest):
+                raise EngineContractError(f"manifest() must return an EngineManifest, got {manifest!r}")
             self._stepper = Stepper(
                 self._engine,
                 self._sessions,
@@ -177,7 +181,11 @@ class ServeLoop:
             else:
                 self._handlers[type(msg)](msg, 0)
         if self._stepper.primed:
-            self._stepper.flush(Outcome())
+            last = Outcome()
+            self._stepper.flush(last)
+            self._stepper.finalize(last)
+            for session_id, error in last.failures.items():
+                self._log.error("a session failed", error, session_id)
         for session in list(self._sessions.values()):
             self._end(session)
 
@@ -291,7 +299,7 @@ class ServeLoop:
         try:
             call_hook(self._engine.attach, SessionInit(msg.session_id, snapshot(msg.context)))
         except AdmissionError as error:
-            self._reject(msg.session_id, str(error) or "the engine is full")
+            self._reject(msg.session_id, reason_of(error) or "the engine is full")
         except BaseException as error:
             self._log.error("attach failed", error, msg.session_id)
             self._releases.release(msg.session_id, self._clock.now_ns())
@@ -307,8 +315,11 @@ class ServeLoop:
         if session is not None:
             self._end(session)
             return
-        self._releases.settle(msg.session_id)
-        self._send(Detached(msg.session_id, epoch=self._identities.epoch(msg.session_id)))
+        epoch = self._identities.epoch(msg.session_id)
+        if self._releases.settle(msg.session_id):
+            self._send(Detached(msg.session_id, epoch=epoch))
+        else:
+            self._send(Failed(msg.session_id, "the engine does not let go of it yet", fatal=True, epoch=epoch))
 
     def _reset(self, msg: Reset, received_ns: int) -> None:
         session = self._sessions.get(msg.session_id)
@@ -338,7 +349,7 @@ class ServeLoop:
                 return
             call_hook(self._engine.detach, init.session_id)
         except AdmissionError as error:
-            raise _NotReleased(str(error)) from error
+            raise _NotReleased(reason_of(error) or "the session could not be admitted again") from error
         call_hook(self._engine.attach, init)
 
     def _action(self, msg: Action, received_ns: int) -> None:
@@ -436,7 +447,13 @@ class _NotReleased(Exception):
     """A reset was refused with the session untouched."""
 
 
-def check_serve_arguments(tick_interval_s: float | None, max_consecutive_failures: int) -> None:
+def check_serve_arguments(
+    stop: asyncio.Event, outbox: Outbox, tick_interval_s: float | None, max_consecutive_failures: int
+) -> None:
+    if not isinstance(stop, asyncio.Event):
+        raise TypeError(f"stop must be an asyncio.Event, got {stop!r}")
+    if outbox.closed:
+        raise ValueError("the outbox is closed already: each serve loop needs a new one")
     if tick_interval_s is not None and not (math.isfinite(tick_interval_s) and tick_interval_s >= 0):
         raise ValueError(f"tick_interval_s must be a finite number of seconds, 0 or more, got {tick_interval_s!r}")
     if max_consecutive_failures < 1:

@@ -72,7 +72,9 @@ class Stage(Protocol):
     same batch (one left, one failed): it finds a row's share of ``data`` by the row, never by its position.
     """
 
-    lane: Lane
+    @property
+    def lane(self) -> Lane:
+        """A plain attribute will do."""
 
     def __call__(self, batch: StageBatch) -> None: ...
 
@@ -100,7 +102,7 @@ class StageModel(Protocol):
 
     def manifest(self) -> EngineManifest: ...
 
-    def stages(self) -> list[Stage]:
+    def stages(self) -> Sequence[Stage]:
         """In the order in which they run; those of one lane run one after the other."""
 
     def seed(self, rows: Mapping[int, Mapping[str, Any]]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 from .clock import Clock
 from .contract import RealtimeInterface, StepResult
 from .errors import EngineContractError, StepFailure
+from .hooks import call_hook
 from .loglimit import LogLimiter
 from .messages import Chunk, Stamps
 from .monitor import ServeMonitor
@@ -19,15 +19,6 @@ from .session import NOTHING_APPLIED, Applied, Session
 Due = Mapping[str, Mapping[str, Any]]
 
 _new_stamps = tuple.__new__  # half the cost of Stamps(...), once a chunk
-
-
-def call_hook(hook: Callable[..., Any], *args: Any) -> Any:
-    """Call an engine hook; a coroutine in place of a result is a broken contract, not a promise to be kept."""
-    result = hook(*args)
-    if inspect.iscoroutine(result):
-        result.close()
-        raise EngineContractError(f"{getattr(hook, '__qualname__', hook)} must be a plain function, not async def")
-    return result
 
 
 @dataclass(slots=True)
@@ -150,7 +141,10 @@ class Stepper:
             try:
                 self._call_step(part, outcome)
             except StepFailure as failure:
-                outcome.failures.update(failure.failures)
+                known = {sid: error for sid, error in failure.failures.items() if sid in self._sessions}
+                if not known and not failure.results:
+                    return failure  # it names nobody whom we know: search
+                outcome.failures.update(known)
             except BaseException as error:
                 return error
         return None
@@ -192,10 +186,12 @@ class Stepper:
                     continue
                 session_id = session.session_id
                 applied = session.applied if origin is None else origin.applied.get(session_id, NOTHING_APPLIED)
-                stamps = _new_stamps(Stamps, (applied[1], begin, end, emitted))
+                stamps = _new_stamps(Stamps, (applied.received_ns, begin, end, emitted))
                 seq = session.seq
                 session.seq = seq + 1
-                chunks.append(Chunk(session_id, result.output, result.stats, seq, session.epoch, applied[0], stamps))
+                chunks.append(
+                    Chunk(session_id, result.output, result.stats, seq, session.epoch, applied.action_id, stamps)
+                )
         except BaseException:
             for chunk in chunks:
                 self._sessions[chunk.session_id].seq -= 1  # as if none had been made

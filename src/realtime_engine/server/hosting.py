@@ -14,8 +14,9 @@ from pydantic import BaseModel
 from ..core.contract import EngineManifest, RealtimeInterface
 from ..core.errors import describe
 from ..core.monitor import ServeMonitor
-from ..core.queues import Inbox, Outbox, call_soon
+from ..core.queues import Inbox, Outbox
 from ..core.serve import run_engine
+from ..core.waiters import call_soon
 from ..infra.demo import Demo
 
 logger = logging.getLogger(__name__)

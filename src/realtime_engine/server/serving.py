@@ -54,6 +54,7 @@ class DemoServer(uvicorn.Server):
         self._runtime = app.state.runtime
         for name in ("uvicorn.access", "uvicorn.error"):
             logging.getLogger(name).addFilter(hide_tokens)
+        logging.getLogger("uvicorn.error").addFilter(hide_refused_handshakes)
 
     @property
     def url(self) -> str:
@@ -84,3 +85,8 @@ def hide_tokens(record: logging.LogRecord) -> bool:
             _SECRET.sub("token=...", value) if isinstance(value, str) else value for value in record.args
         )
     return True
+
+
+def hide_refused_handshakes(record: logging.LogRecord) -> bool:
+    """uvicorn takes a WebSocket that was answered by a problem for one that was not answered at all."""
+    return not (isinstance(record.msg, str) and record.msg.startswith("ASGI callable returned without completing"))

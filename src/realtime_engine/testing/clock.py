@@ -25,10 +25,11 @@ class ManualClock:
                 return
             self._sleepers.append(sleeper)
             self._changed.notify_all()
-        wakeup.wait()
+        wakeup.wait_unanswered()
         with self._changed:
             if sleeper in self._sleepers:
                 self._sleepers.remove(sleeper)
+            wakeup.answer()
 
     def give_way(self) -> None:
         """Nothing: no time passes by itself here."""

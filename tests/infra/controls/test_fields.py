@@ -1,3 +1,4 @@
+import itertools
 import json
 
 import pytest
@@ -92,3 +93,20 @@ def test_each_field_keeps_the_word_of_the_newest_message():
     assert (store.value.prompt, store.value.seed) == ("new!", 4)
     update(store, {"prompt": "again"}, 10)
     assert store.value.prompt == "new!"
+
+
+def test_a_default_that_is_drawn_is_drawn_once_and_is_not_the_clients_word():
+    drawn = itertools.count(41)
+
+    class Drawn(BaseModel):
+        seed: int = Field(default_factory=lambda: next(drawn))
+        prompt: str = ""
+
+    values = FieldValues(Drawn)
+    first = values.value.seed
+    values.accept(values.stage({"prompt": "ice"}))
+    assert values.value.seed == first
+    assert values.value.model_fields_set == {"prompt"}
+    values.accept(values.stage({"seed": 7}))
+    assert (values.value.seed, values.value.prompt) == (7, "ice")
+    assert values.value.model_fields_set == {"seed", "prompt"}

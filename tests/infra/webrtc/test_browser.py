@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -16,6 +15,7 @@ import pytest
 
 from realtime_engine.infra.webrtc import CloseReason, Codec, ViewerPeer
 
+from ...browser import FLAGS, chromium_path
 from .support import FakeSource, Player, luma, shared, until
 
 playwright = pytest.importorskip("playwright.async_api", reason="needs the playwright package")
@@ -26,13 +26,7 @@ from starlette.requests import Request  # noqa: E402
 from starlette.responses import HTMLResponse, Response  # noqa: E402
 from starlette.routing import Route  # noqa: E402
 
-CHROMIUM = "/usr/bin/chromium"
-FLAGS = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --autoplay-policy=no-user-gesture-required"
-).split()
-
-pytestmark = pytest.mark.skipif(not os.path.exists(CHROMIUM), reason=f"needs a browser at {CHROMIUM}")
+AUTOPLAY = "--autoplay-policy=no-user-gesture-required"
 
 PAGE = """<!doctype html><meta charset=utf-8><title>viewer</title><video muted autoplay playsinline></video><script>
 const video = document.querySelector("video");
@@ -126,7 +120,10 @@ class Site:
 async def page(tmp_path: Path) -> AsyncIterator[Any]:
     async with playwright.async_playwright() as driver:
         browser = await driver.chromium.launch_persistent_context(
-            str(tmp_path / "profile"), executable_path=CHROMIUM, headless=True, args=FLAGS
+            str(tmp_path / "profile"),
+            executable_path=chromium_path(),
+            headless=True,
+            args=[*FLAGS, "--autoplay-policy=no-user-gesture-required"],
         )
         yield await browser.new_page()
         await browser.close()

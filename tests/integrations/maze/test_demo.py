@@ -87,3 +87,14 @@ def test_what_the_hands_do_moves_the_picture() -> None:
     still = walk()
     for given in ({"keys": ["KeyW"]}, {"keys": ["KeyE"]}, {"fields": {"prompt": "ice"}}):
         assert not np.array_equal(walk(**given), still)
+
+
+def test_everybody_gets_a_world_of_their_own_and_keeps_it() -> None:
+    seeds = set()
+    for _ in range(8):
+        state = ControlState(demo.controls)
+        seed = demo.attach_context(state.window().fields)["seed"]
+        assert state.update_fields({"prompt": "ice"}) == []
+        assert demo.attach_context(state.window().fields) == {"seed": seed, "prompt": "ice"}
+        seeds.add(seed)
+    assert len(seeds) > 1

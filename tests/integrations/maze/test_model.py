@@ -8,7 +8,7 @@ import pytest
 from realtime_engine.core.composed import ComposedEngine
 from realtime_engine.core.contract import SessionInit
 from realtime_engine.core.errors import StepFailure
-from realtime_engine.integrations.maze import MazeModel
+from realtime_engine.integrations.maze.model import MazeModel
 from realtime_engine.testing import EngineCase, FaultPlan, FaultyModel, check_engine
 
 SIZE = {"width": 96, "height": 64}

@@ -33,6 +33,7 @@ class FieldValues:
         self._given: dict[str, Any] = {}  # as they came: a validator may not take back what it has made
         self._told_at: dict[str, int] = {}
         self.value: BaseModel | None = None if model is None else model()
+        self._drawn = _drawn_defaults(self.value)
 
     def stage(self, values: Mapping[str, Any], seq: int | None = None) -> StagedFields:
         """Check an update as a whole; fields that a message newer than ``seq`` has set are left alone.
@@ -65,13 +66,24 @@ class FieldValues:
         if self._model is None or not given:
             return self.value
         try:
-            return self._model.model_validate_json(json.dumps({**self._given, **given}))
+            told = {**self._given, **given}
+            value = self._model.model_validate_json(json.dumps({**self._drawn, **told}))
+            value.model_fields_set.intersection_update(told)
+            return value
         except ValidationError as error:
             raise MessageRefused(*_problems(error, given), seq=seq) from None
         except Exception as error:  # a validator of the demo may raise anything
             _log.error("a validator of the demo's fields failed", error)
             detail = f"could not be checked: {type(error).__name__}"
             raise MessageRefused(Problem("bad_field", detail, next(iter(given))), seq=seq) from None
+
+
+def _drawn_defaults(value: BaseModel | None) -> dict[str, Any]:
+    """What default factories have made, which must not be drawn anew with each update."""
+    if value is None:
+        return {}
+    names = {name for name, field in type(value).model_fields.items() if field.default_factory is not None}
+    return dict(json.loads(value.model_dump_json(include=names)))
 
 
 def _problems(error: ValidationError, given: Mapping[str, Any]) -> list[Problem]:

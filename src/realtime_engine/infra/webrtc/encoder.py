@@ -8,6 +8,7 @@ would otherwise guess BT.709.
 from __future__ import annotations
 
 import fractions
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar, Protocol
 
@@ -77,7 +78,7 @@ class VideoEncoder(Protocol):
         """Free the codec. May be called again."""
 
 
-class PyavEncoder:
+class PyavEncoder(ABC):
     """What the encoders share: the stream opens with the first picture and again when its size changes.
 
     Args:
@@ -152,12 +153,13 @@ class PyavEncoder:
     def _opening_bitrate(self, bitrate: int) -> int:
         return bitrate
 
+    @abstractmethod
     def _options(self, bitrate: int) -> Mapping[str, str]:
-        raise NotImplementedError
+        """The codec's private options."""
 
+    @abstractmethod
     def _retune(self, context: VideoCodecContext, bitrate: int) -> bool:
         """Change the rate of an open stream; false when it takes a new stream."""
-        raise NotImplementedError
 
 
 class H264Encoder(PyavEncoder):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from ...infra.demo import Demo
 
 _RUN_BUTTON = 10  # press of the left stick in the W3C standard mapping
 _LARGEST_SEED = 2**31 - 1
+_SEEDS_TO_READ_ALOUD = 10_000
 
 
 class Fields(BaseModel):
@@ -25,7 +27,11 @@ class Fields(BaseModel):
         description="What the world looks like: ice, lava, forest, night, desert, candy, or any words of your own.",
     )
     seed: int = Field(
-        0, ge=0, le=_LARGEST_SEED, title="Seed", description="Another seed is another maze, after a reset."
+        default_factory=lambda: random.randrange(_SEEDS_TO_READ_ALOUD),
+        ge=0,
+        le=_LARGEST_SEED,
+        title="Seed",
+        description="Another seed is another maze, after a reset.",
     )
 
 
