@@ -5,7 +5,6 @@ Outside libraries are imported when a fixture is asked for, so that a place with
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -13,31 +12,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ..browser import FLAGS, chromium_path
 from .maze import MazeServer
 from .walker import SIGHT, Walker
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright
 
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
 Launch = Callable[..., AbstractContextManager["Browser"]]
 
 
 @pytest.fixture(scope="package")
 def chromium() -> str:
-    path = shutil.which("chromium")
-    if path is None:
-        pytest.fail("there is no chromium on the PATH, and in CI the page must be tested")
-    return path
+    return chromium_path()
 
 
 @pytest.fixture(scope="package")

@@ -19,7 +19,6 @@ from playwright.sync_api import Error, expect
 
 from .conftest import Launch, Opener
 from .maze import MazeServer
-from .walker import Walker
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -28,19 +27,8 @@ REFUSED = "Failed to load resource"
 LOST = ("Failed to load resource", "WebSocket connection to")
 
 
-def set_seed(walker: Walker, seed: int) -> None:
-    """Begin anew in another world."""
-    walker.page.get_by_label("Seed").fill(str(seed))
-    walker.page.click("#reset")
-    walker.page.locator("#stage").focus()
-
-
 def test_two_people_walk_through_two_worlds_of_one_batch(server: MazeServer, visit: Opener) -> None:
-    first, second = visit(server).until_live(), visit(server).until_live()
-    second.keep("world of the first")
-    set_seed(second, 4)
-    second.until_elsewhere("world of the first")
-    second.until_still()
+    first, second = (visit(server).until_live().in_world(seed) for seed in (0, 4))
     assert server.viewers() == [1, 1], "two sessions of one engine, each with its viewer"
     assert np.median(np.abs(first.pixels() - second.pixels())) > 6
     for walker, other in ((first, second), (second, first)):
@@ -54,7 +42,7 @@ def test_two_people_walk_through_two_worlds_of_one_batch(server: MazeServer, vis
 
 @pytest.mark.parametrize("key", ["KeyW", "ArrowUp"])
 def test_a_key_moves_and_letting_go_of_it_stops(server: MazeServer, visit: Opener, key: str) -> None:
-    walker = visit(server).until_live()
+    walker = visit(server).until_live().in_world(0)
     walker.keep("start")
     with walker.holding(key):
         walker.until_elsewhere("start")
@@ -66,7 +54,7 @@ def test_a_key_moves_and_letting_go_of_it_stops(server: MazeServer, visit: Opene
 
 
 def test_a_theme_recolours_the_world(server: MazeServer, visit: Opener) -> None:
-    walker = visit(server).until_live()
+    walker = visit(server).until_live().in_world(0)
     before = walker.pixels()
     walker.keep("dungeon")
     theme = walker.page.get_by_label("Theme")

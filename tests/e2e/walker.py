@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +32,14 @@ class Walker:
         from playwright.sync_api import expect
 
         expect(self.page.locator("#status")).to_have_text("Live", timeout=patience_ms)
+        self.until_still()
+        return self
+
+    def in_world(self, seed: int) -> Walker:
+        """Begin anew in the world of a seed, and wait for it to stand still."""
+        self.page.get_by_label("Seed").fill(str(seed))
+        with self.page.expect_response(re.compile("/reset$")):
+            self.page.click("#reset")
         self.until_still()
         return self
 
