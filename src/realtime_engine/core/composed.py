@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from .contract import AdmissionError, EngineManifest, SessionInit, StepResult
 from .equality import same_mapping
-from .errors import StepFailure, describe, reraise_interrupt
+from .errors import EngineContractError, StepFailure, describe, reraise_interrupt
 from .heavy import SitOutBudget
 from .hooks import call_hook
 from .lanes import (
@@ -36,6 +36,7 @@ __all__ = ["ComposedEngine"]
 logger = logging.getLogger(__name__)
 
 _ABSENT = object()
+_SUSPICIOUS_SILENCE = 30
 _POLICIES = ("sit_out", "keep_running")
 
 
@@ -63,6 +64,7 @@ class ComposedEngine:
 
     Raises:
         ValueError: no HOT stage, an unknown ``lanes`` or heavy policy.
+        EngineContractError: the model, its manifest or a stage is not what it should be.
     """
 
     def __init__(
@@ -78,15 +80,18 @@ class ComposedEngine:
         self._model = model
         self._midrun_attach = midrun_attach
         self._lane_choice = lanes
-        stages = list(model.stages())
+        stages = _checked_stages(model)
         self._hot = [stage for stage in stages if stage.lane is Lane.HOT]
         self._deferred = [stage for stage in stages if stage.lane is Lane.DEFERRED]
         self._encode = [stage for stage in stages if stage.lane is Lane.ENCODE]
         if not self._hot:
-            raise ValueError(f"{type(model).__name__}.stages() needs at least one stage with lane = Lane.HOT")
+            raise ValueError(f"{_name(model)}.stages() needs at least one stage with lane = Lane.HOT")
         self._read_optional_hooks(model)
         self._pipelined = self._decide_pipeline(pipeline)
-        self._manifest = replace(model.manifest(), pipeline_depth_chunks=2 if self._pipelined else 1)
+        manifest = call_hook(model.manifest)
+        if not isinstance(manifest, EngineManifest):
+            raise EngineContractError(f"{_name(model)}.manifest() must return an EngineManifest, got {manifest!r}")
+        self._manifest = replace(manifest, pipeline_depth_chunks=2 if self._pipelined else 1)
 
         size = self._manifest.max_sessions
         self._rows: dict[str, Row] = {}
@@ -97,15 +102,19 @@ class ComposedEngine:
         self._seeded: Completion = DONE  # the latest seeding, which an encode must not overtake
         self._lanes: Lanes | None = None  # opened by the first step, on its thread
         self._in_flight: _InFlight | None = None
+        self._silent_steps = 0
         self._finished: list[StepResult] = []  # decoded in a step that failed afterwards
 
     def _read_optional_hooks(self, model: StageModel) -> None:
         heavy_keys = getattr(model, "heavy_keys", None)
-        self._heavy_keys = tuple(heavy_keys()) if callable(heavy_keys) and self._encode else ()
+        keys = heavy_keys() if callable(heavy_keys) else ()
+        if isinstance(keys, str):
+            raise EngineContractError(f"{_name(model)}.heavy_keys() must return several keys, such as ({keys!r},)")
+        self._heavy_keys = tuple(keys) if self._encode else ()
         heavy_policy = getattr(model, "heavy_policy", None)
         policy = heavy_policy() if callable(heavy_policy) else "sit_out"
         if policy not in _POLICIES:
-            raise ValueError(f"{type(model).__name__}.heavy_policy() must return one of {_POLICIES}, got {policy!r}")
+            raise ValueError(f"{_name(model)}.heavy_policy() must return one of {_POLICIES}, got {policy!r}")
         self._sits_out = policy == "sit_out"
         self._seed_ready = getattr(model, "seed_ready", None)
         self._heavy_equal = getattr(model, "heavy_equal", None) or same_mapping
@@ -123,6 +132,8 @@ class ComposedEngine:
         return self._manifest
 
     def attach(self, init: SessionInit) -> None:
+        if not isinstance(init, SessionInit):
+            raise EngineContractError(f"attach() takes a SessionInit, got {init!r}")
         if init.session_id in self._rows:
             return
         if not self._free:
@@ -326,7 +337,7 @@ class ComposedEngine:
         return leaving.batch
 
     def _decode(self, lanes: Lanes, flight: _InFlight) -> Completion:
-        return submit(lanes.deferred, partial(_run, self._deferred, flight.batch), after=(flight.hot_done,))
+        return submit(lanes.deferred, partial(_decode, self._deferred, flight.batch), after=(flight.hot_done,))
 
     def _finish_decode(
         self, lanes: Lanes, flight: _InFlight, decoded: Completion, failures: dict[str, BaseException]
@@ -361,8 +372,24 @@ class ComposedEngine:
     def _results(self, batch: StageBatch | None, began: float) -> list[StepResult]:
         finished, self._finished = self._finished, []
         if batch is not None:
-            finished.extend(_step_results(batch, began))
+            made = _step_results(batch, began)
+            self._note_silence(batch, made)
+            finished.extend(made)
         return finished
+
+    def _note_silence(self, batch: StageBatch, made: list[StepResult]) -> None:
+        """Say once that a model makes no output at all, which nobody else can see."""
+        if made or not batch.due:
+            self._silent_steps = 0
+            return
+        self._silent_steps += 1
+        if self._silent_steps == _SUSPICIOUS_SILENCE:
+            logger.warning(
+                "%s has filled no batch.outputs[session_id] in %d steps: there is nothing to show for %s",
+                _name(self._model),
+                _SUSPICIOUS_SILENCE,
+                sorted(batch.due),
+            )
 
     def _open_lanes(self) -> Lanes:
         torch = cuda_torch(declared=self._cuda_device is not None)
@@ -440,6 +467,40 @@ class ComposedEngine:
 def _run(stages: list[Stage], batch: StageBatch) -> None:
     for stage in stages:
         call_hook(stage, batch)
+
+
+def _decode(stages: list[Stage], batch: StageBatch) -> None:
+    """The last stages of a chunk, and a look at what they made."""
+    _run(stages, batch)
+    outputs = batch.outputs
+    if not isinstance(outputs, dict) or (outputs and not outputs.keys() <= batch.due and _has_odd_key(outputs)):
+        raise EngineContractError(f"stages must fill batch.outputs[session_id], got {_sketch(outputs)}")
+
+
+def _has_odd_key(outputs: Mapping[Any, Any]) -> bool:
+    return not all(isinstance(key, str) for key in outputs)
+
+
+def _sketch(outputs: object) -> str:
+    return f"keys {list(outputs)[:4]}" if isinstance(outputs, dict) else f"{type(outputs).__name__} in place of a dict"
+
+
+def _checked_stages(model: StageModel) -> list[Stage]:
+    for hook in ("manifest", "stages", "seed", "detach"):
+        if isinstance(model, type) or not callable(getattr(model, hook, None)):
+            what = f"the class {model.__name__}" if isinstance(model, type) else repr(model)
+            raise EngineContractError(f"a StageModel has manifest, stages, seed and detach, got {what} (no {hook}())")
+    stages = call_hook(model.stages)
+    if not isinstance(stages, (list, tuple)):
+        raise EngineContractError(f"{_name(model)}.stages() must return a list of stages, got {stages!r}")
+    for stage in stages:
+        if not isinstance(getattr(stage, "lane", None), Lane) or not callable(stage):
+            raise EngineContractError(f"a stage is callable and has a lane (Lane.HOT ...), got {stage!r}")
+    return list(stages)
+
+
+def _name(model: object) -> str:
+    return type(model).__name__
 
 
 def _step_results(batch: StageBatch, began: float) -> list[StepResult]:

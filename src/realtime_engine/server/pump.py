@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.clock import MONOTONIC
+from ..core.clock import MONOTONIC, NS_PER_S
 from ..core.contract import EngineManifest
 from ..core.errors import describe
 from ..core.loglimit import LogLimiter
@@ -22,6 +22,8 @@ from ..infra.media import Pixels, to_frames
 from ..infra.pacing import PacedPlayer, Pacer, PacerStatistics
 from ..infra.publisher import FramePublisher
 from .credit import PlaybackCredit
+
+_REPEAT_NS = 5 * NS_PER_S
 
 _log = LogLimiter(logging.getLogger(__name__), MONOTONIC)
 
@@ -60,6 +62,7 @@ class Pump:
         self._player = PacedPlayer(Pacer(fps, budget_ms), self._publish)
         self._credit = PlaybackCredit(fps, budget_ms)
         self._said_error = ""
+        self._say_again_ns = 0
 
     async def run(self) -> None:
         """Show until ``on_event`` says that it is over, or the engine ends."""
@@ -110,11 +113,11 @@ class Pump:
         return await loop.run_in_executor(self._pool, to_frames, output, layout, value_range)
 
     def _complain(self, chunk: Chunk, error: Exception) -> None:
-        """Once for each fault, and again when it comes back."""
+        """Once for each fault, and again while it lasts, for clients that came later."""
         _log.error("a chunk could not be shown", error, chunk.session_id)
-        text = describe(error)
-        if text != self._said_error:
-            self._said_error = text
+        text, now = describe(error), MONOTONIC.now_ns()
+        if text != self._said_error or now >= self._say_again_ns:
+            self._said_error, self._say_again_ns = text, now + _REPEAT_NS
             self._on_event(Failed(chunk.session_id, text, epoch=chunk.epoch))
 
     def _publish(self, frame: Frame) -> None:

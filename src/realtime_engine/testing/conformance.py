@@ -151,10 +151,16 @@ def _assert_same(case: EngineCase, got: list[Any], wanted: list[Any], promise: s
 
 
 def check_manifest(case: EngineCase) -> None:
-    """``manifest()`` is stable and announces the capacity that was asked for."""
+    """``manifest()`` is stable and announces the capacity that was asked for and the shape that comes."""
     engine = case.make_engine(2)
     before = engine.manifest()
-    _run(case, engine, (0,), steps=2)
+    outputs = _run(case, engine, (0,), steps=2)[0]
+    assert outputs, "no chunk came out of two steps: does the last stage fill batch.outputs[session_id]?"
+    for output in outputs:
+        shape = getattr(output, "shape", None)
+        if before.chunk_shape and shape is not None:
+            announced = f"manifest().chunk_shape is {before.chunk_shape}"
+            assert tuple(shape) == before.chunk_shape, f"{announced}, a chunk has the shape {tuple(shape)}"
     assert engine.manifest() == before, f"manifest() changed from {before} to {engine.manifest()} while stepping"
     assert before.max_sessions == 2, f"manifest().max_sessions is {before.max_sessions}, make_engine was asked for 2"
 
@@ -178,8 +184,9 @@ def check_outputs_not_aliased(case: EngineCase) -> None:
     """A chunk that was handed out is not overwritten by later steps."""
     drive = Drive(case, case.make_engine(2))
     drive.attach(0, 1)
-    while not drive.outputs[0]:
+    for _ in range(drive.engine.manifest().pipeline_depth_chunks):
         drive.step(0, 1)
+    assert drive.outputs[0], "no chunk came out: does the last stage fill batch.outputs[session_id]?"
     given = drive.outputs[0][0]
     kept = copy.deepcopy(given)
     for _ in range(3):
