@@ -348,7 +348,7 @@ BROKEN_ENGINES = {
     RemembersAges: "used row",
     Repeats: "two chunks",
     ChangesItsMind: "manifest",
-    LatePipeline: "depth 1|step",
+    LatePipeline: "depth 1|step|no chunk came",
 }
 
 
@@ -427,3 +427,21 @@ def test_a_plan_that_is_never_asked_is_noticed():
                 make_faulty=lambda n, plan: ComposedEngine(Toy(n)),
             )
         )
+
+
+class MakesNothing(Toy):
+    def deferred(self, batch) -> None:
+        """Forgets to fill the outputs."""
+
+
+class AnnouncesAnotherShape(Toy):
+    def manifest(self):
+        return CpuStageModel(self.size, (4, 2)).manifest()
+
+
+@pytest.mark.parametrize(
+    ("model", "promise"), [(MakesNothing, "does the last stage fill"), (AnnouncesAnotherShape, "chunk_shape is")]
+)
+def test_a_model_that_shows_nothing_or_something_else_is_told(model, promise):
+    with pytest.raises(AssertionError, match=promise):
+        check_engine(EngineCase(make_engine=lambda n: ComposedEngine(model(n))))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import bisect
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
 from .contract import AdmissionError, EngineManifest, SessionInit, StepResult
+from .encodes import Encodes, run_stages
 from .equality import same_mapping
 from .errors import EngineContractError, StepFailure, describe, reraise_interrupt
 from .heavy import SitOutBudget
@@ -18,7 +19,6 @@ from .hooks import call_hook
 from .lanes import (
     DONE,
     Completion,
-    InlineLane,
     Lane,
     Lanes,
     cuda_lanes,
@@ -28,7 +28,8 @@ from .lanes import (
     submit,
     thread_lanes,
 )
-from .rows import Choice, Encode, Row
+from .model_checks import check_outputs, checked_manifest, checked_stages, name_of
+from .rows import Choice, Row
 from .stages import Stage, StageBatch, StageModel
 
 __all__ = ["ComposedEngine"]
@@ -80,25 +81,22 @@ class ComposedEngine:
         self._model = model
         self._midrun_attach = midrun_attach
         self._lane_choice = lanes
-        stages = _checked_stages(model)
+        stages = checked_stages(model)
         self._hot = [stage for stage in stages if stage.lane is Lane.HOT]
         self._deferred = [stage for stage in stages if stage.lane is Lane.DEFERRED]
         self._encode = [stage for stage in stages if stage.lane is Lane.ENCODE]
         if not self._hot:
-            raise ValueError(f"{_name(model)}.stages() needs at least one stage with lane = Lane.HOT")
+            raise ValueError(f"{name_of(model)}.stages() needs at least one stage with lane = Lane.HOT")
         self._read_optional_hooks(model)
         self._pipelined = self._decide_pipeline(pipeline)
-        manifest = call_hook(model.manifest)
-        if not isinstance(manifest, EngineManifest):
-            raise EngineContractError(f"{_name(model)}.manifest() must return an EngineManifest, got {manifest!r}")
-        self._manifest = replace(manifest, pipeline_depth_chunks=2 if self._pipelined else 1)
+        self._manifest = replace(checked_manifest(model), pipeline_depth_chunks=2 if self._pipelined else 1)
 
         size = self._manifest.max_sessions
         self._rows: dict[str, Row] = {}
         self._free = list(range(size))  # sorted: the lowest free row is taken first
         self._empty_slots: dict[int, str | None] = dict.fromkeys(range(size))
         self._pending: list[Row] = []
-        self._encodes: list[Encode] = []
+        self._encodes = Encodes(self._encode, self._empty_slots, sits_out=self._sits_out)
         self._seeded: Completion = DONE  # the latest seeding, which an encode must not overtake
         self._lanes: Lanes | None = None  # opened by the first step, on its thread
         self._in_flight: _InFlight | None = None
@@ -109,12 +107,12 @@ class ComposedEngine:
         heavy_keys = getattr(model, "heavy_keys", None)
         keys = heavy_keys() if callable(heavy_keys) else ()
         if isinstance(keys, str):
-            raise EngineContractError(f"{_name(model)}.heavy_keys() must return several keys, such as ({keys!r},)")
+            raise EngineContractError(f"{name_of(model)}.heavy_keys() must return several keys, such as ({keys!r},)")
         self._heavy_keys = tuple(keys) if self._encode else ()
         heavy_policy = getattr(model, "heavy_policy", None)
         policy = heavy_policy() if callable(heavy_policy) else "sit_out"
         if policy not in _POLICIES:
-            raise ValueError(f"{_name(model)}.heavy_policy() must return one of {_POLICIES}, got {policy!r}")
+            raise ValueError(f"{name_of(model)}.heavy_policy() must return one of {_POLICIES}, got {policy!r}")
         self._sits_out = policy == "sit_out"
         self._seed_ready = getattr(model, "seed_ready", None)
         self._heavy_equal = getattr(model, "heavy_equal", None) or same_mapping
@@ -168,7 +166,7 @@ class ComposedEngine:
         lanes = self._lanes or self._open_lanes()
         failures: dict[str, BaseException] = {}
         if self._encodes:
-            self._resolve_encodes(lanes, failures)
+            self._encodes.resolve(lanes, failures)
         if self._pending:
             self._arm(lanes, failures)
         choice = self._choose(due, failures)
@@ -195,8 +193,7 @@ class ComposedEngine:
         bisect.insort(self._free, row.index)
         if row in self._pending:
             self._pending.remove(row)
-        if row.encode is not None:
-            del row.encode.wanted[row]
+        self._encodes.leave(row)
         if self._in_flight is not None:
             self._in_flight.batch.drop(row.index, session_id)
         self._finished = [result for result in self._finished if result.session_id != session_id]
@@ -317,11 +314,11 @@ class ComposedEngine:
         leaving, self._in_flight = self._in_flight, None
         decoded = self._decode(lanes, leaving) if leaving is not None else DONE
         if choice.changed:
-            self._start_encode(lanes, choice.changed, (self._seeded, decoded), failures)
+            self._encodes.start(lanes, choice.changed, (self._seeded, decoded), failures)
         current: _InFlight | None = None
         try:
             if choice.cohort:
-                current = _InFlight(choice.batch, lanes.hot.submit(partial(_run, self._hot, choice.batch)))
+                current = _InFlight(choice.batch, lanes.hot.submit(partial(run_stages, self._hot, choice.batch)))
         except BaseException:
             self._sync_after_failure(lanes)
             self._salvage(lanes, leaving, decoded, began)
@@ -386,7 +383,7 @@ class ComposedEngine:
         if self._silent_steps == _SUSPICIOUS_SILENCE:
             logger.warning(
                 "%s has filled no batch.outputs[session_id] in %d steps: there is nothing to show for %s",
-                _name(self._model),
+                name_of(self._model),
                 _SUSPICIOUS_SILENCE,
                 sorted(batch.due),
             )
@@ -418,89 +415,11 @@ class ComposedEngine:
                 reraise_interrupt(error)
                 logger.debug("a lane did not drain after a failed step", exc_info=True)
 
-    # -- heavy conditioning
-
-    def _start_encode(
-        self,
-        lanes: Lanes,
-        wanted: dict[Row, dict[str, Any]],
-        after: Sequence[Completion],
-        failures: dict[str, BaseException],
-    ) -> None:
-        slots = self._empty_slots.copy()
-        slots.update((row.index, row.session_id) for row in wanted)
-        conditioning: dict[str, Mapping[str, Any]] = {row.session_id: dict(values) for row, values in wanted.items()}
-        ages = {row.index: row.age for row in wanted}
-        batch = StageBatch(slots, conditioning, set(conditioning), ages)
-        encode = Encode(wanted, submit(lanes.encode, partial(_run, self._encode, batch), after))
-        self._encodes.append(encode)
-        for row in wanted:
-            row.encode = encode
-            if self._sits_out and row.budget is not None:
-                row.budget.sat_out()
-        if isinstance(lanes.encode, InlineLane):
-            self._note_failed_encode(lanes, encode, failures)
-
-    def _resolve_encodes(self, lanes: Lanes, failures: dict[str, BaseException]) -> None:
-        for encode in list(self._encodes):
-            if encode.completion.done() and not self._note_failed_encode(lanes, encode, failures):
-                self._encodes.remove(encode)
-                for row, wanted in encode.wanted.items():
-                    row.applied, row.encode, row.encode_failed = wanted, None, False
-
-    def _note_failed_encode(self, lanes: Lanes, encode: Encode, failures: dict[str, BaseException]) -> bool:
-        """If an encode failed: it is one row's failure, or is tried again for each row by itself."""
-        error = error_of(encode.completion)
-        if error is None:
-            return False
-        self._encodes.remove(encode)
-        for row, wanted in list(encode.wanted.items()):
-            row.encode = None
-            if len(encode.wanted) == 1:
-                row.encode_failed = True
-                failures[row.session_id] = error
-            else:
-                self._start_encode(lanes, {row: wanted}, (), failures)
-        return True
-
-
-def _run(stages: list[Stage], batch: StageBatch) -> None:
-    for stage in stages:
-        call_hook(stage, batch)
-
 
 def _decode(stages: list[Stage], batch: StageBatch) -> None:
     """The last stages of a chunk, and a look at what they made."""
-    _run(stages, batch)
-    outputs = batch.outputs
-    if not isinstance(outputs, dict) or (outputs and not outputs.keys() <= batch.due and _has_odd_key(outputs)):
-        raise EngineContractError(f"stages must fill batch.outputs[session_id], got {_sketch(outputs)}")
-
-
-def _has_odd_key(outputs: Mapping[Any, Any]) -> bool:
-    return not all(isinstance(key, str) for key in outputs)
-
-
-def _sketch(outputs: object) -> str:
-    return f"keys {list(outputs)[:4]}" if isinstance(outputs, dict) else f"{type(outputs).__name__} in place of a dict"
-
-
-def _checked_stages(model: StageModel) -> list[Stage]:
-    for hook in ("manifest", "stages", "seed", "detach"):
-        if isinstance(model, type) or not callable(getattr(model, hook, None)):
-            what = f"the class {model.__name__}" if isinstance(model, type) else repr(model)
-            raise EngineContractError(f"a StageModel has manifest, stages, seed and detach, got {what} (no {hook}())")
-    stages = call_hook(model.stages)
-    if not isinstance(stages, (list, tuple)):
-        raise EngineContractError(f"{_name(model)}.stages() must return a list of stages, got {stages!r}")
-    for stage in stages:
-        if not isinstance(getattr(stage, "lane", None), Lane) or not callable(stage):
-            raise EngineContractError(f"a stage is callable and has a lane (Lane.HOT ...), got {stage!r}")
-    return list(stages)
-
-
-def _name(model: object) -> str:
-    return type(model).__name__
+    run_stages(stages, batch)
+    check_outputs(batch)
 
 
 def _step_results(batch: StageBatch, began: float) -> list[StepResult]:
