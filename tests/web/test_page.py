@@ -164,6 +164,22 @@ def test_the_buttons_call_the_server(visit: Opener, server: MockServer) -> None:
     assert patches == [{"active": False}, {"active": True}]
 
 
+def test_a_copy_of_the_page_works_as_the_demos_own(visit: Opener, server: MockServer) -> None:
+    server.behaviour.page = "/demos/maze/"
+    page = live(visit(server.behaviour.page.removeprefix("/") + MJPEG))
+    assert server.count("GET", "/api/demo") == 1
+    page.keyboard.press("KeyW")
+    server.wait_for(lambda: len(server.edges()) == 2, "input of the copy")
+    expect(page.locator("#own-page")).to_be_hidden()
+
+
+def test_the_page_leads_to_the_demos_own(visit: Opener, server: MockServer) -> None:
+    server.behaviour.page = "/demos/maze/"
+    page = live(visit(MJPEG))
+    expect(page.locator("#own-page-link")).to_have_attribute("href", "/demos/maze/")
+    expect(page.locator("#own-page")).to_be_visible()
+
+
 def test_a_lost_connection_comes_back_to_the_same_session(visit: Opener, server: MockServer) -> None:
     page = live(visit())
     server.drop_connections()

@@ -82,9 +82,10 @@ export class Console {
     this.#find("legend").hidden = !controls.keys.length;
     this.#find("seed").hidden = this.#form.field("seed")?.kind !== "number";
     this.#find("fullscreen").hidden = !document.fullscreenEnabled;
-    this.#find("own-page").hidden = !page;
-    if (page) this.#find("own-page-link").href = page;
-    this.#find("panel").hidden = this.#form.isEmpty && !page;
+    const elsewhere = Boolean(page) && new URL(page, location).pathname !== location.pathname;
+    this.#find("own-page").hidden = !elsewhere;
+    if (elsewhere) this.#find("own-page-link").href = page;
+    this.#find("panel").hidden = this.#form.isEmpty && !elsewhere;
     this.#find("sticks").append(...controls.sticks.map((name) => new Stick(name, this.#input).element));
     this.#find("sticks").hidden = !controls.sticks.length || !matchMedia("(pointer: coarse)").matches;
   }
