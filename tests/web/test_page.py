@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 
 from .conftest import Opener
 from .mock_server import MockServer
-from .steps import MJPEG, live, stat
+from .steps import MJPEG, controls, live, stat
 
 NO_WEBRTC = "delete window.RTCPeerConnection"
 # What a page gets of a multipart stream where the browser takes it apart itself: the first picture, and no more.
@@ -178,6 +178,17 @@ def test_the_page_leads_to_the_demos_own(visit: Opener, server: MockServer) -> N
     page = live(visit(MJPEG))
     expect(page.locator("#own-page-link")).to_have_attribute("href", "/demos/maze/")
     expect(page.locator("#own-page")).to_be_visible()
+
+
+def test_keys_that_are_pressed_while_it_is_paused_are_not_measured(visit: Opener, server: MockServer) -> None:
+    page = live(visit(MJPEG))
+    page.click("#pause")
+    expect(page.locator("#status")).to_have_text("Paused")
+    page.keyboard.press("KeyW")
+    server.wait_for(lambda: len(server.edges()) == 2, "the press")
+    said = len(controls(server))
+    server.wait_for(lambda: len(controls(server)) >= said + 4, "two rounds of the numbers")
+    assert stat(page, "latency") == "–"
 
 
 def test_a_lost_connection_comes_back_to_the_same_session(visit: Opener, server: MockServer) -> None:

@@ -95,7 +95,7 @@ export class Console {
       this.#sender.changed(urgent);
       this.#legend.update();
     };
-    this.#sender.onPress = (seq, time) => this.#latency.press(seq, time);
+    this.#sender.onPress = (seq, time) => this.#session.active && this.#latency.press(seq, time);
     this.#sender.onPong = (milliseconds) => this.#stats.roundTrip(milliseconds);
     this.#sender.start();
     new Keyboard(this.#input, this.#demo.controls).listen();
@@ -235,6 +235,7 @@ export class Console {
   }
 
   #showActive() {
+    if (!this.#session.active) this.#latency.forget();
     const paused = this.#state === "live" && !this.#session.active;
     const status = this.#find("status");
     status.dataset.state = paused ? "paused" : this.#state;
