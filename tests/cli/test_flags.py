@@ -67,6 +67,24 @@ def test_every_field_of_the_configuration_has_a_flag_with_a_text() -> None:
     assert all(attribute_texts(ServerConfig)[name] for name in names)
 
 
+def test_host_and_port_have_texts_of_their_own() -> None:
+    texts = {parameter.name: parameter.default.help for parameter in config_parameters()}
+    assert texts["host"] == "Address to listen on; 0.0.0.0 is every one of this machine. Default: 127.0.0.1."
+    assert texts["port"] == "Port to listen on; 0 lets the system choose. Default: 8000."
+
+
+def test_defaults_of_the_server_and_of_a_demo_are_shown_alike() -> None:
+    parameters = {parameter.name: parameter.default for parameter in config_parameters() + option_parameters(Options)}
+    assert not any(option.show_default for option in parameters.values())
+    assert parameters["heartbeat_s"].help.endswith(". Default: 1.0.")
+    assert parameters["open"].help.endswith(". Default: false.")
+    assert "Default" not in parameters["token"].help
+    assert parameters["players"].help == "How many. Default: 4."
+    assert parameters["colour"].help == "One of red, blue. Default: red."
+    assert parameters["fast"].help == "Default: false."
+    assert all("Default" not in parameters[name].help for name in ("speed", "sizes", "weights"))
+
+
 def test_flags_reach_the_configuration() -> None:
     arguments = ["--host", "0.0.0.0", "--port", "81", "--open", "--idle-timeout", "5", "--bitrate", "9000"]
     arguments += ["--ice-server", "stun:a.example", "--ice-server", "turn:b.example,me,secret"]

@@ -8,12 +8,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from realtime_engine.client import ClientFrame, RealtimeClient
+from realtime_engine.infra.controls import ControlWindow
+from realtime_engine.infra.controls.events import Edge
 
 from ..cli.support import ENVIRONMENT, PATIENCE_S, Command
 
@@ -83,6 +86,29 @@ def lantern(pixels: NDArray[np.uint8]) -> float:
     columns = np.arange(brightness.shape[1])
     weights = np.clip(brightness - 0.8 * brightness.max(), 0, None).sum(0)
     return float((weights * columns).sum() / weights.sum())
+
+
+def test_all_that_a_window_offers_is_listed() -> None:
+    listed = re.findall(r"^\| `window\.(\w+)", PAGE.read_text(), re.MULTILINE)
+    offered = {name for name in {*dir(ControlWindow), *ControlWindow.__dataclass_fields__} if not name.startswith("_")}
+    assert set(listed) == offered
+
+
+def test_all_kinds_of_edges_are_listed_with_their_members() -> None:
+    table = PAGE.read_text().partition('| `event["kind"]`')[2].partition("\n\n")[0]
+    rows = [re.findall(r"`(\w+)`", cell) for row in table.splitlines()[2:] for cell in row.split("|")[1:3]]
+    listed = {kind: set(members) for kinds, members in zip(rows[::2], rows[1::2], strict=True) for kind in kinds}
+    edges = get_args(get_args(Edge)[0])
+    expected = {get_args(edge.model_fields["kind"].annotation)[0]: {*edge.model_fields} for edge in edges}
+    assert listed == {kind: members - {"kind", "seq", "t"} for kind, members in expected.items()}
+
+
+def test_the_suite_can_be_given_the_inputs_that_are_shown(folder: Path) -> None:
+    more = re.findall(r"`EngineCase\(\.\.\., (context=.*?)\)`", PAGE.read_text(), re.DOTALL)
+    test = blocks()[1].replace("EngineCase(\n", f"EngineCase(\n            {' '.join(more[0].split())},\n")
+    (folder / "test_pond.py").write_text(test)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", "test_pond.py"]
+    assert "1 passed" in run(command, folder).stdout
 
 
 def test_the_suite_runs_as_shown(folder: Path) -> None:

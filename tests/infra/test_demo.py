@@ -6,6 +6,7 @@ import pytest
 from pydantic import BaseModel, Field, RootModel, ValidationError
 
 from realtime_engine import CpuReferenceEngine
+from realtime_engine.examples import CpuStageModel
 from realtime_engine.infra.controls import Controls, ControlState
 from realtime_engine.infra.demo import Demo, FrameFormat
 from realtime_engine.testing import ManualClock
@@ -130,6 +131,11 @@ def test_options_of_another_kind_are_refused(options, expected):
 def test_what_is_no_engine_is_refused():
     with pytest.raises(TypeError, match="build of demo 'my-model' must return an engine with manifest, .*, got 3"):
         demo(build=lambda options: 3).build_engine()
+
+
+def test_a_model_without_its_engine_is_to_be_wrapped():
+    with pytest.raises(TypeError, match=r"got <.*CpuStageModel.*>; wrap it: ComposedEngine\(model\)$"):
+        demo(build=lambda options: CpuStageModel(max_sessions=1)).build_engine()
 
 
 @pytest.mark.parametrize(

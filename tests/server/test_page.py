@@ -50,6 +50,15 @@ async def test_a_demo_brings_a_page_and_routes_of_its_own(tmp_path: Path) -> Non
         assert (await served.client.get("/demos/other/api/hello")).status_code == 404
 
 
+async def test_a_demos_page_is_found_without_the_slash(tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text("<p>mine</p>")
+    async with in_process(paint_demo(page=tmp_path)) as served:
+        led = await served.client.get("/demos/paint?transport=mjpeg")
+        assert (led.status_code, led.headers["location"]) == (308, "/demos/paint/?transport=mjpeg")
+    async with in_process() as served:
+        assert (await served.client.get("/demos/paint")).status_code == 404
+
+
 def test_routes_that_are_none_are_refused() -> None:
     with pytest.raises(TypeError, match="must be a fastapi.APIRouter"):
         create_app(paint_demo(routes="tests.server.own_routes:hello"))

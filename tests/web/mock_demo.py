@@ -73,7 +73,6 @@ def describe(fields: dict[str, Any] | None, pointer: str | None) -> dict[str, An
         "video": {"width": WIDTH, "height": HEIGHT, "fps": FPS},
         "controls": controls,
         "ice_servers": [],
-        "page": None,
     }
 
 

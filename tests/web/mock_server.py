@@ -41,6 +41,7 @@ class Behaviour:
     refused_field: str | None = None
     whep: str = "serve"  # "serve", "refuse" or "deaf" (answers, and no packet ever comes)
     pointer: str | None = "lock"
+    page: str | None = None
 
 
 class MockServer:
@@ -142,6 +143,7 @@ class MockServer:
             Route(f"{one}/whep/1", self._whep_resource, methods=["PATCH", "DELETE"]),
             Route(f"{one}/stream.mjpeg", self._mjpeg),
             WebSocketRoute(f"{one}/controls", self._controls),
+            Mount("/demos/maze", StaticFiles(directory=WEB, html=True)),
             Mount("/", StaticFiles(directory=WEB, html=True)),
         ]
 
@@ -164,7 +166,7 @@ class MockServer:
         described = describe(self.behaviour.fields, self.behaviour.pointer)
         more = {"state": state, "progress": progress, "error": self.behaviour.load_error}
         context = {"required_context": self.behaviour.required_context, "transports": self.behaviour.transports}
-        return JSONResponse({**described, **more, **context})
+        return JSONResponse({**described, **more, **context, "page": self.behaviour.page})
 
     async def _create(self, request: Request) -> Response:
         body = await request.json()

@@ -175,6 +175,37 @@ def test_the_form_is_generated_and_its_fields_are_sent(visit: Opener, server: Mo
     server.wait_for(lambda: server.fields() == wanted, "the four fields")
 
 
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("-1", "Value must be greater than or equal to 0."),
+        ("2147483648", "Value must be less than or equal to 2147483647."),
+        ("1.5", "Please enter a valid value."),
+        ("", "Please fill out this field."),
+    ],
+)
+def test_a_number_that_cannot_be_is_said_and_not_sent(visit: Opener, server: MockServer, typed: str, said: str) -> None:
+    page = live(visit(MJPEG))
+    seed = page.get_by_label("Seed")
+    seed.fill(typed)
+    expect(page.locator("#field-seed-error")).to_contain_text(said)
+    seed.fill("42")
+    expect(page.locator("#field-seed-error")).to_be_hidden()
+    server.wait_for(lambda: "seed" in server.fields(), "the number that can be")
+    sent = [message["fields"]["seed"] for message in controls(server) if "seed" in message["fields"]]
+    assert sent == [42]
+
+
+def test_a_number_that_need_not_be_may_be_emptied(visit: Opener, server: MockServer) -> None:
+    number = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "null"}], "default": None, "title": "Seed"}
+    server.behaviour.fields = {"properties": {"seed": number}}
+    page = live(visit(MJPEG))
+    page.get_by_label("Seed").fill("3")
+    server.wait_for(lambda: server.fields() == {"seed": 3}, "the number")
+    page.get_by_label("Seed").fill("")
+    server.wait_for(lambda: server.fields() == {"seed": None}, "no number")
+
+
 def test_enter_sends_the_prompt_and_keeps_it_one_line(visit: Opener, server: MockServer) -> None:
     page = live(visit(MJPEG))
     prompt = page.get_by_label("Prompt")

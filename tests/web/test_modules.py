@@ -67,6 +67,25 @@ def test_a_part_is_complete_with_its_last_byte(blank: Page) -> None:
     assert run(blank, "multipart", SPLIT, [list(stream[: end - 1])]) == []
 
 
+# -- addresses
+
+
+@pytest.mark.parametrize(
+    ("address", "root"),
+    [
+        ("http://a.example/", "http://a.example/"),
+        ("http://a.example/index.html?transport=mjpeg", "http://a.example/index.html?transport=mjpeg"),
+        ("http://a.example/demos/pond/", "http://a.example/"),
+        ("http://a.example/demos/pond/index.html", "http://a.example/"),
+        ("http://a.example/demos/pond/deep/er/", "http://a.example/"),
+        ("http://a.example/behind/demos/pond/", "http://a.example/behind/"),
+        ("http://a.example/demos/", "http://a.example/demos/"),
+    ],
+)
+def test_a_demos_own_page_finds_the_root(blank: Page, address: str, root: str) -> None:
+    assert run(blank, "api", "return module.rootOf(given).href;", address) == root
+
+
 # -- key to pixel
 
 MEASURE = """

@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 
 from .conftest import Opener
 from .mock_server import MockServer
-from .steps import MJPEG, live, stat
+from .steps import MJPEG, controls, live, stat
 
 NO_WEBRTC = "delete window.RTCPeerConnection"
 # What a page gets of a multipart stream where the browser takes it apart itself: the first picture, and no more.
@@ -162,6 +162,33 @@ def test_the_buttons_call_the_server(visit: Opener, server: MockServer) -> None:
     expect(page.locator("#status")).to_have_text("Live")
     patches = [body for method, path, body in server.calls if method == "PATCH" and path == "/api/sessions/s1"]
     assert patches == [{"active": False}, {"active": True}]
+
+
+def test_a_copy_of_the_page_works_as_the_demos_own(visit: Opener, server: MockServer) -> None:
+    server.behaviour.page = "/demos/maze/"
+    page = live(visit(server.behaviour.page.removeprefix("/") + MJPEG))
+    assert server.count("GET", "/api/demo") == 1
+    page.keyboard.press("KeyW")
+    server.wait_for(lambda: len(server.edges()) == 2, "input of the copy")
+    expect(page.locator("#own-page")).to_be_hidden()
+
+
+def test_the_page_leads_to_the_demos_own(visit: Opener, server: MockServer) -> None:
+    server.behaviour.page = "/demos/maze/"
+    page = live(visit(MJPEG))
+    expect(page.locator("#own-page-link")).to_have_attribute("href", "/demos/maze/")
+    expect(page.locator("#own-page")).to_be_visible()
+
+
+def test_keys_that_are_pressed_while_it_is_paused_are_not_measured(visit: Opener, server: MockServer) -> None:
+    page = live(visit(MJPEG))
+    page.click("#pause")
+    expect(page.locator("#status")).to_have_text("Paused")
+    page.keyboard.press("KeyW")
+    server.wait_for(lambda: len(server.edges()) == 2, "the press")
+    said = len(controls(server))
+    server.wait_for(lambda: len(controls(server)) >= said + 4, "two rounds of the numbers")
+    assert stat(page, "latency") == "–"
 
 
 def test_a_lost_connection_comes_back_to_the_same_session(visit: Opener, server: MockServer) -> None:

@@ -138,5 +138,12 @@ export class Place {
 }
 
 function resolve(link) {
-  return new URL(link, document.baseURI);
+  return new URL(link, rootOf(document.baseURI));
+}
+
+/** The server's root: where the page is, or above the folder `demos/NAME/` of a page that a demo brings of its own. */
+export function rootOf(address) {
+  const url = new URL(address);
+  url.pathname = url.pathname.replace(/\/demos\/[^/]+\/.*$/, "/");
+  return url;
 }

@@ -82,9 +82,10 @@ export class Console {
     this.#find("legend").hidden = !controls.keys.length;
     this.#find("seed").hidden = this.#form.field("seed")?.kind !== "number";
     this.#find("fullscreen").hidden = !document.fullscreenEnabled;
-    this.#find("own-page").hidden = !page;
-    if (page) this.#find("own-page-link").href = page;
-    this.#find("panel").hidden = this.#form.isEmpty && !page;
+    const elsewhere = Boolean(page) && new URL(page, location).pathname !== location.pathname;
+    this.#find("own-page").hidden = !elsewhere;
+    if (elsewhere) this.#find("own-page-link").href = page;
+    this.#find("panel").hidden = this.#form.isEmpty && !elsewhere;
     this.#find("sticks").append(...controls.sticks.map((name) => new Stick(name, this.#input).element));
     this.#find("sticks").hidden = !controls.sticks.length || !matchMedia("(pointer: coarse)").matches;
   }
@@ -94,7 +95,7 @@ export class Console {
       this.#sender.changed(urgent);
       this.#legend.update();
     };
-    this.#sender.onPress = (seq, time) => this.#latency.press(seq, time);
+    this.#sender.onPress = (seq, time) => this.#session.active && this.#latency.press(seq, time);
     this.#sender.onPong = (milliseconds) => this.#stats.roundTrip(milliseconds);
     this.#sender.start();
     new Keyboard(this.#input, this.#demo.controls).listen();
@@ -234,6 +235,7 @@ export class Console {
   }
 
   #showActive() {
+    if (!this.#session.active) this.#latency.forget();
     const paused = this.#state === "live" && !this.#session.active;
     const status = this.#find("status");
     status.dataset.state = paused ? "paused" : this.#state;

@@ -12,10 +12,11 @@ const SEGMENTS = { choices: 4, letters: 28 };
  *   element: HTMLElement,
  *   value: unknown,
  *   isInvalid: boolean,
+ *   complaint: string,
  *   set: (value: unknown) => void,
  *   showError: (sentence: string) => void,
  *   focus: () => void,
- * }} `value` is null while there is none
+ * }} `value` is null while there is none; `complaint` is what the browser says of an entry that cannot be sent, else ""
  */
 export function makeControl(field, onChange) {
   const makers = { text, prompt, number, boolean, choice, image };
@@ -27,6 +28,9 @@ export function makeControl(field, onChange) {
     element: frame.element,
     get value() {
       return part.get();
+    },
+    get complaint() {
+      return part.complaint?.() ?? "";
     },
     set: part.set,
     get isInvalid() {
@@ -115,6 +119,7 @@ function number(field, onChange, frame) {
   if (field.min !== undefined) input.min = field.min;
   if (field.max !== undefined) input.max = field.max;
   input.step = field.step;
+  input.required = field.initial !== null;
   input.inputMode = field.integer ? "numeric" : "decimal";
   const show = () => {
     if (!ranged) return;
@@ -128,7 +133,8 @@ function number(field, onChange, frame) {
   input.addEventListener("change", () => onChange(true));
   return {
     nodes: [input],
-    get: () => (input.value === "" || !input.checkValidity() ? null : Number(input.value)),
+    get: () => (input.value === "" || !input.validity.valid ? null : Number(input.value)),
+    complaint: () => input.validationMessage,
     set: (value) => {
       input.value = value ?? (ranged ? field.min : "");
       show();

@@ -80,8 +80,9 @@ export class SchemaForm {
   #changed(field, now) {
     clearTimeout(this.#timers.get(field.name));
     const report = () => {
-      this.#controls.get(field.name).showError("");
-      const value = this.#value(field.name);
+      const { complaint, showError, value } = this.#controls.get(field.name);
+      showError(complaint);
+      if (complaint) return;
       if (value !== null || !field.required) this.onChange(field.name, value);
     };
     if (now) report();

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from importlib import metadata
 from typing import Any
 
 import typer
 
 from ..infra.demo import Demo
 from ..integrations.registry import DemoLoadError, load_demo
-from .console import LEVELS, complain, configure_logging
+from .console import LEVELS, complain, configure_logging, out
 from .errors import CommandError
-from .flags import config_from, config_parameters, flag_of, option_parameters, options_from, variable_of
+from .flags import config_from, config_parameters, flag_of, option_parameters, options_from, variable_of, with_default
 from .listing import print_demos, print_info
 from .serving import serve_demo
 
@@ -31,7 +32,7 @@ def run(arguments: Sequence[str]) -> int:
         complain(str(error))
         return _WRONG_USE
     except _UsageError as error:
-        complain(f"{error.format_message()} (see: realtime-engine --help)")  # type: ignore[attr-defined]
+        complain(f"{error.format_message()} (see: {_command_of(error)} --help)")  # type: ignore[attr-defined]
         return _WRONG_USE
     except (KeyboardInterrupt, typer.Abort):
         return _INTERRUPTED
@@ -46,10 +47,38 @@ def build_app(demo: Demo | None) -> typer.Typer:
         add_completion=False,
         pretty_exceptions_enable=False,
     )
+    app.callback()(_whatever_command)
     app.command("serve", help=_serve_help(demo))(_serve_command(demo))
     app.command("list", help="Show the demos that go by a name.")(print_demos)
     app.command("info", help="Show what a demo is, reads and takes.")(_info)
     return app
+
+
+def _command_of(error: Exception) -> str:
+    """The command that was used wrongly: its help tells more than that of all commands."""
+    context = getattr(error, "ctx", None)
+    return "realtime-engine" if context is None else str(context.command_path)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        out.print(f"realtime-engine {_version()}")
+        raise typer.Exit
+
+
+def _whatever_command(
+    version: bool = typer.Option(
+        False, "--version", is_eager=True, callback=_show_version, help="Show the version and exit."
+    ),
+) -> None:
+    """What may stand before every command; the option has done its work by now."""
+
+
+def _version() -> str:
+    try:
+        return metadata.version("realtime-engine")
+    except metadata.PackageNotFoundError:  # run from a checkout that was never installed
+        return "0"
 
 
 def _serve_help(demo: Demo | None) -> str:
@@ -82,8 +111,9 @@ def _demo_parameter() -> inspect.Parameter:
 
 def _level_parameter() -> inspect.Parameter:
     flag = "--log-level"
-    text = f"How much is logged: {', '.join(LEVELS)}."
+    text = with_default(f"How much is logged: {', '.join(LEVELS)}.", "info")
     more: dict[str, Any] = {"rich_help_panel": "Server", "metavar": "LEVEL", "show_envvar": False}
+    more["show_default"] = False
     option = typer.Option("info", flag, envvar=variable_of(flag), help=text, **more)
     return inspect.Parameter("log_level", inspect.Parameter.KEYWORD_ONLY, default=option, annotation=str)
 

@@ -77,6 +77,14 @@ def variable_of(flag: str) -> str:
     return ENVIRONMENT + flag.removeprefix("--").replace("-", "_").upper()
 
 
+def with_default(text: str, default: object) -> str:
+    """``text`` and the default; nothing is said of ``None``."""
+    if default is None:
+        return text
+    sentence = text if not text or text.endswith((".", "!", "?")) else text + "."
+    return f"{sentence} Default: {_shown(default)}.".strip()
+
+
 def attribute_texts(owner: type) -> dict[str, str]:
     """What the section ``Attributes`` of a docstring says of each name."""
     section = inspect.getdoc(owner).partition("Attributes:\n")[2].partition("\n\n")[0]  # type: ignore[union-attr]
@@ -94,20 +102,20 @@ def _config_parameter(field: Field[Any], kind: Any, text: str) -> inspect.Parame
         flag = flag_of(field.name).removesuffix("s")
         return _parameter(field.name, list[str], list(default or ()), flag, text + " May be repeated.")
     seconds = {"metavar": "SECONDS"} if field.name.endswith("_s") else {}
-    return _parameter(field.name, bare, default, flag_of(field.name), text, **seconds)
+    return _parameter(field.name, bare, default, flag_of(field.name), with_default(text, default), **seconds)
 
 
 def _option_parameter(name: str, info: FieldInfo) -> inspect.Parameter:
     bare = _bare(info.annotation)
     kind = bare if bare in _PLAIN else str
     text = " ".join(part for part in (info.description or info.title or "", _choices(bare)) if part)
-    known = not info.is_required() and info.default_factory is None and info.default is not None
-    shown = _shown(info.default) if known else False
-    return _parameter(name, kind, None, flag_of(name), text, show_default=shown, rich_help_panel="Demo")
+    default = None if info.is_required() or info.default_factory is not None else info.default
+    return _parameter(name, kind, None, flag_of(name), with_default(text, default), rich_help_panel="Demo")
 
 
 def _parameter(name: str, kind: Any, default: Any, flag: str, text: str, **more: Any) -> inspect.Parameter:
     more = {"rich_help_panel": "Server", "metavar": _METAVARS.get(kind), "show_envvar": False, **more}
+    more["show_default"] = False  # the text has it: the value that counts is not always that of the flag
     declared = f"{flag}/--no-{flag.removeprefix('--')}" if kind is bool else flag
     sentence = text[:1].upper() + text[1:].replace("``", "")
     option = typer.Option(default, declared, envvar=variable_of(flag), help=sentence, **more)
@@ -130,7 +138,7 @@ def _choices(kind: Any) -> str:
     return ""
 
 
-def _shown(default: Any) -> str:
+def _shown(default: object) -> str:
     text = str(default.value if isinstance(default, enum.Enum) else default)
     return text.lower() if isinstance(default, bool) else text
 

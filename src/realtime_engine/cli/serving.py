@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import signal
@@ -41,7 +42,8 @@ def serve_demo(demo: Demo, config: ServerConfig, options: BaseModel | None) -> i
     try:
         server = _Server(app, demo, config)
     except OSError as error:
-        raise CommandError(error.strerror or str(error)) from error
+        hint = " with --port" if error.errno == errno.EADDRINUSE else ""
+        raise CommandError(f"{error.strerror or error}{hint}") from error
     for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn's take their place while it runs
         signal.signal(number, _end_now)
     server.run()

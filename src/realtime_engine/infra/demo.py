@@ -106,9 +106,10 @@ class Demo:
             raise TypeError(f"demo {self.name!r} takes {expected} as options, got {options!r}")
         engine = self.build(options)
         if not isinstance(engine, RealtimeInterface):
+            hint = "; wrap it: ComposedEngine(model)" if _is_stage_model(engine) else ""
             raise TypeError(
                 f"build of demo {self.name!r} must return an engine with manifest, attach, step, finalize and detach, "
-                f"got {engine!r}"
+                f"got {engine!r}{hint}"
             )
         return engine
 
@@ -157,6 +158,11 @@ class Demo:
 def is_import_target(text: object) -> bool:
     """Whether ``text`` reads ``package.module:attribute``."""
     return isinstance(text, str) and re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*", text) is not None
+
+
+def _is_stage_model(built: object) -> bool:
+    """Whether it is the model that goes into an engine."""
+    return all(hasattr(built, name) for name in ("stages", "seed")) and not hasattr(built, "step")
 
 
 def _check_kind(name: str, value: object, kind: type) -> None:

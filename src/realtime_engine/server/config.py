@@ -17,7 +17,8 @@ class ServerConfig:
     """Settings of the server; the command line makes its flags of them.
 
     Attributes:
-        host, port: address to listen on; port 0 lets the system choose.
+        host: address to listen on; ``0.0.0.0`` is every one of this machine.
+        port: port to listen on; 0 lets the system choose.
         token: what a client must show before it may take a place; ``None`` asks for nothing.
         open: serve everybody who reaches an address other than this machine's own, without a token.
         idle_timeout_s: seconds without viewers and controls after which a session is over.
@@ -80,8 +81,8 @@ class ServerConfig:
             raise ValueError(f"token must be {_LEAST_TOKEN} characters or longer, or anybody would guess it")
         if not self.is_loopback and self.token is None and not self.open:
             raise ValueError(
-                f"host {self.host!r} can be reached from other machines: set a token that clients must show, "
-                "or set open to serve everybody who comes"
+                f"host {self.host!r} can be reached from other machines: set a token (--token) that clients must show, "
+                "or set open (--open) to serve everybody who comes"
             )
 
 

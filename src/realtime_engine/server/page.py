@@ -67,8 +67,15 @@ def install(app: FastAPI, demo: Demo, token: str | None) -> None:
     if token is not None:
         app.get("/", include_in_schema=False)(_Entrance(token, PageFiles(web_folder(), POLICY)))
     if demo.page is not None:
+        app.get(prefix_of(demo), include_in_schema=False)(_add_slash)
         app.mount(prefix_of(demo), PageFiles(demo.page))
     app.mount("/", PageFiles(web_folder(), POLICY))
+
+
+async def _add_slash(request: Request) -> Response:
+    """The page finds its own files beside it only at an address that ends with a slash."""
+    query = f"?{request.url.query}" if request.url.query else ""
+    return RedirectResponse(f"{request.url.path}/{query}", 308)
 
 
 class _Entrance:

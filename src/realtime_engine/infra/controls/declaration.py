@@ -13,7 +13,8 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, RootModel
 
-from .keyboard import KeyBinding, check_code
+from .keyboard import KeyBinding
+from .keycodes import check_code
 from .pointer import POINTER_USES, PointerUse
 from .schema import PROTOCOL_VERSION
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+
+from .keycodes import check_code
 
 CODE_PATTERN = r"^[A-Za-z0-9]{1,32}$"
 ARROWS_AS_WASD: Mapping[str, str] = MappingProxyType(
@@ -37,12 +38,6 @@ class KeyBinding:
             value = getattr(self, name)
             if not isinstance(value, str):
                 raise ValueError(f"{name} must be text, got {value!r}")
-
-
-def check_code(field: str, code: object) -> None:
-    """Raise ValueError, naming ``field``, unless ``code`` looks like a ``KeyboardEvent.code``."""
-    if not isinstance(code, str) or re.fullmatch(CODE_PATTERN, code) is None:
-        raise ValueError(f"{field} must be a KeyboardEvent.code such as 'KeyW' or 'ArrowUp', got {code!r}")
 
 
 def resolve_codes(codes: Iterable[str], declared: Collection[str], aliases: Mapping[str, str]) -> tuple[str, ...]:

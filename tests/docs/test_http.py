@@ -1,0 +1,37 @@
+"""docs/http.md lists the routes and the problems that there are, and no others."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from realtime_engine.server.problems import TITLES
+
+from ..server.support import in_process
+
+PAGE = (Path(__file__).parents[2] / "docs" / "http.md").read_text()
+
+
+async def test_every_route_is_listed() -> None:
+    listed = set(re.findall(r"^\| `(GET|POST|PATCH|DELETE) (/\S*)` \|", PAGE, re.MULTILINE))
+    async with in_process() as served:
+        paths = (await served.client.get("/openapi.json")).json()["paths"]
+    assert listed == {(method.upper(), path) for path, methods in paths.items() for method in methods}
+
+
+def test_every_problem_is_listed_with_its_status() -> None:
+    listed = re.findall(r"^\| `([a-z-]+)` \| (\d+) \|", PAGE, re.MULTILINE)
+    assert [(kind, int(status)) for kind, status in listed] == [(kind, TITLES[kind][0]) for kind in TITLES]
+
+
+async def test_the_members_of_the_demo_and_of_a_session_are_listed() -> None:
+    async with in_process() as served:
+        place = await served.take()
+        demo = (await served.client.get("/api/demo")).json()
+        session = (await place.request("GET", "self")).json()
+    table = PAGE.partition("### The demo")[2].partition("###")[0]
+    listed = [
+        name for row in re.findall(r"^\| (`.*?`) \|", table, re.MULTILINE) for name in row.strip("`").split("`, `")
+    ]
+    assert listed == list(demo)
+    assert all(f'"{name}"' in PAGE for name in [*session, *session["links"]])
