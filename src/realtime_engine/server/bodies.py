@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Request
@@ -10,6 +12,12 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 from .problems import Problem, pointer
 
 Model = TypeVar("Model", bound=BaseModel)
+
+MOST_PARTS = 8192
+_MOST_FAULTS = 8
+_MOST_PLACE = 200  # characters of what a client has named
+_PART = re.compile(r'["\[{,]')
+_DECODER = json.JSONDecoder(strict=False)
 
 
 class Body(BaseModel):
@@ -50,23 +58,44 @@ async def read_text(request: Request, limit: int, media_type: str) -> str:
     given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if given != media_type:
         raise Problem("media-type", f"expected {media_type}, got {given or 'none'}")
-    try:
-        return (await read_body(request, limit)).decode()
-    except UnicodeDecodeError:
-        raise Problem("bad-request", "the body is not UTF-8 text") from None
+    return _decoded(await read_body(request, limit))
 
 
 async def read_model(request: Request, model: type[Model], limit: int) -> Model:
     """A JSON body; an empty one counts as ``{}``. Errors: :class:`Problem` (400, 413, 422)."""
-    body = await read_body(request, limit)
+    text = _decoded(await read_body(request, limit)) or "{}"
+    _check_parts(text)
     try:
-        return model.model_validate_json(body or b"{}")
+        return model.model_validate_json(text)
     except ValidationError as error:
-        faults = error.errors(include_url=False, include_context=False, include_input=False)
+        faults = error.errors(include_url=False, include_context=False, include_input=False)[:_MOST_FAULTS]
     if faults[0]["type"] == "json_invalid":
         raise Problem("bad-request", f"the body is not JSON: {faults[0]['msg']}")
-    errors = [(pointer(*fault["loc"]), fault["msg"]) for fault in faults]
+    errors = [(pointer(*fault["loc"])[:_MOST_PLACE], fault["msg"]) for fault in faults]
     raise Problem("invalid-request", "; ".join(f"{place}: {text}" for place, text in errors), errors=errors)
+
+
+def _decoded(body: bytes) -> str:
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        raise Problem("bad-request", "the body is not UTF-8 text") from None
+
+
+def _check_parts(text: str) -> None:
+    """Bound what checking the body costs, which grows with its values, not with the length of its strings."""
+    at = 0
+    for _ in range(MOST_PARTS):
+        found = _PART.search(text, at)
+        if found is None:
+            return
+        at = found.end()
+        if found.group() == '"':
+            try:
+                _, at = _DECODER.raw_decode(text, found.start())
+            except ValueError:  # no JSON from here on, which whoever reads it says better
+                return
+    raise Problem("too-large", f"at most {MOST_PARTS} strings, commas, arrays and objects are taken")
 
 
 def _too_large(limit: int) -> Problem:
