@@ -31,6 +31,7 @@ from ..infra.webrtc import IceConfig, SharedVideo
 from .activity import Activity, Hold
 from .attention import Attention
 from .clients import Clients
+from .context import context_of, stage_fields
 from .counts import Counts
 from .equipment import Equipment
 from .freshness import EpochSource
@@ -46,7 +47,11 @@ class Refused(RealtimeEngineError):
 
 
 class SessionOver(RealtimeEngineError):
-    """The session ended meanwhile."""
+    """The session ended meanwhile; ``reason`` says why if that is known."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(f"the session is over{': ' if reason else ''}{reason}")
+        self.reason = reason
 
 
 class DemoSession:
@@ -68,6 +73,7 @@ class DemoSession:
         self.token = secrets.token_urlsafe(24)
         self.epoch = 0
         self.over = asyncio.Event()
+        self._demo = demo
         self._inbox = equipment.inbox
         self._jpeg, self._pool = equipment.jpeg, equipment.pool
         self._attached: asyncio.Future[None] | None = None
@@ -131,16 +137,18 @@ class DemoSession:
         await asyncio.shield(self._attached)
         self._review()
 
-    async def reset(self, context: Mapping[str, Any]) -> None:
-        """Start anew; when this returns, no frame of the old epoch is published any more.
+    async def reset(self, values: Mapping[str, Any]) -> None:
+        """Start anew with these fields changed; when this returns, no frame of the old epoch is published any more.
 
-        Errors: :class:`Refused` (it goes on as it was), :class:`SessionOver`.
+        Errors: :class:`Problem` (422, 500) and :class:`Refused` (it goes on as it was), :class:`SessionOver`.
         """
         async with self._resetting:
             self._check_alive()
+            staged = stage_fields(self.steering.state, values)
+            context = context_of(self._demo, self.steering.state.window(staged).fields)
             self._reset = asyncio.get_running_loop().create_future()
             self._inbox.put_nowait(Reset(self.id, context))
-            self.steering.act()  # a new epoch begins without conditioning
+            self.steering.begin_anew(values, staged)
             await asyncio.shield(self._reset)
 
     async def set_paused(self, paused: bool) -> None:
@@ -220,6 +228,7 @@ class DemoSession:
         """Take note of what the engine says; false when that was its last word."""
         if isinstance(event, (Attached, ResetDone)):
             self.epoch = event.epoch
+            self.steering.has_begun(accepted=True)
             _resolve(self._attached if isinstance(event, Attached) else self._reset, None)
         elif isinstance(event, ActiveChanged):
             self.activity.answered()
@@ -229,7 +238,7 @@ class DemoSession:
         self._tell(event)
         if isinstance(event, Failed) and event.fatal:
             _resolve(self._attached, Refused(event.error))
-            _resolve(self._reset, Refused(event.error))
+            _resolve(self._reset, SessionOver(event.error))
             self._had_last_word = True
         elif isinstance(event, Detached):
             self._had_last_word = True
@@ -240,17 +249,18 @@ class DemoSession:
         if _resolve(self._attached, refused):
             self._had_last_word = True
             return False
+        self.steering.has_begun(accepted=False)
         if _resolve(self._reset, refused):
             self._tell(event)
         return True
 
     def _give_up_waiting(self) -> None:
         for waiting in (self._attached, self._reset):
-            _resolve(waiting, SessionOver("the session is over"))
+            _resolve(waiting, SessionOver())
 
     def _check_alive(self) -> None:
         if self.is_over:
-            raise SessionOver("the session is over")
+            raise SessionOver
 
     def _tell(self, event: SessionEvent) -> None:
         self.clients.tell(event_message(event))

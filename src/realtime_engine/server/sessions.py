@@ -10,7 +10,7 @@ from typing import Any
 
 from ..infra.controls import ControlState
 from .admission import is_full, retry_after_s
-from .context import context_of, set_fields
+from .context import context_of, stage_fields
 from .counts import Counts
 from .equipment import Equipment
 from .problems import Problem, pointer
@@ -67,8 +67,8 @@ class Sessions:
         if self._closing:
             raise Problem("closing", "The server is shutting down.", headers={"Retry-After": "5"})
         state = ControlState(equipment.demo.controls)
-        set_fields(state, context)
-        attach_context = context_of(equipment.demo, state)
+        attach_context = context_of(equipment.demo, state.window(stage_fields(state, context)).fields)
+        state.update_fields(context)
         if is_full(self.occupied, self.capacity):
             raise self._full()
         session = DemoSession(equipment, state, self._forget)
@@ -126,5 +126,6 @@ class Sessions:
         return Problem("full", reason, headers={"Retry-After": "2"})
 
 
-def over() -> Problem:
-    return Problem("session-over", "The session is over: take a new place.")
+def over(reason: str = "") -> Problem:
+    why = f" ({reason})" if reason else ""
+    return Problem("session-over", f"The session is over{why}: take a new place.")

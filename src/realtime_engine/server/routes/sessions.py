@@ -9,7 +9,6 @@ from fastapi.responses import JSONResponse, Response
 
 from ..activity import Hold
 from ..bodies import ActiveBody, ContextBody, json_body, read_model
-from ..context import context_of, set_fields
 from ..problems import Problem
 from ..runtime import runtime_of
 from ..security import bearer, check_access, is_allowed_origin
@@ -89,17 +88,18 @@ async def end(request: Request, session: OwnedEvenIfOver) -> Response:
 
 @router.post("/sessions/{session_id}/reset", openapi_extra=json_body(ContextBody))
 async def reset(request: Request, session: Owned) -> dict[str, Any]:
-    """Begin anew, with the fields of ``context`` changed; no frame of before follows the answer."""
+    """Begin anew, with the fields of ``context`` changed; no frame of before follows the answer.
+
+    422 when these fields do not do, and nothing has changed then; 410 when the model failed and the session is over.
+    """
     runtime = runtime_of(request)
     body = await read_model(request, ContextBody, runtime.config.max_body_bytes)
-    set_fields(session.steering.state, body.context)
-    context = context_of(runtime.demo, session.steering.state)
     try:
-        await session.reset(context)
+        await session.reset(body.context)
     except Refused as refused:
         raise runtime.sessions.refusal(str(refused)) from refused
-    except SessionOver:
-        raise over() from None
+    except SessionOver as ended:
+        raise over(ended.reason) from None
     return {"epoch": session.epoch}
 
 
