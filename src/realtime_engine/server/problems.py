@@ -22,6 +22,7 @@ TITLES: Mapping[str, tuple[int, str]] = {
     "bad-candidate": (400, "The ICE candidates cannot be used"),
     "token": (401, "The token is missing or wrong"),
     "origin": (403, "Pages of that site may not use this server"),
+    "host": (403, "This server does not answer to that name"),
     "not-found": (404, "There is nothing here"),
     "no-session": (404, "There is no such session"),
     "no-viewer": (404, "There is no such connection"),

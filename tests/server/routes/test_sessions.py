@@ -248,7 +248,7 @@ async def test_the_list_shows_no_tokens_and_asks_for_the_servers() -> None:
 
 async def test_pages_of_other_sites_get_no_place() -> None:
     async with in_process(allowed_origins=("https://friend.example",)) as served:
-        for origin, status in (("https://evil.example", 403), ("null", 403), ("http://test", 201)):
+        for origin, status in (("https://evil.example", 403), ("null", 403), ("http://localhost", 201)):
             response = await served.client.post("/api/sessions", json={}, headers={"Origin": origin})
             assert response.status_code == status
         friend = {"Origin": "https://friend.example"}

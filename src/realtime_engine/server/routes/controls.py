@@ -14,7 +14,7 @@ from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from ..problems import Problem
 from ..rate import TokenBucket
 from ..runtime import runtime_of
-from ..security import bearer_or_query, is_allowed_origin
+from ..security import bearer_or_query, is_allowed_origin, refuse_handshake
 from ..session import DemoSession
 
 logger = logging.getLogger(__name__)
@@ -36,23 +36,17 @@ async def controls(socket: WebSocket, session_id: str) -> None:
     """Text messages of the controls protocol, both ways."""
     runtime = runtime_of(socket)
     if not is_allowed_origin(socket, runtime.config.allowed_origins):
-        await _refuse(socket, Problem("origin", f"{socket.headers.get('origin')} is not among the allowed origins"))
+        await refuse_handshake(
+            socket, Problem("origin", f"{socket.headers.get('origin')} is not among the allowed origins")
+        )
         return
     try:
         session = runtime.session(session_id, bearer_or_query(socket))
     except Problem as problem:
-        await _refuse(socket, problem)
+        await refuse_handshake(socket, problem)
         return
     await socket.accept()
     await ControlsConnection(socket, session).run()
-
-
-async def _refuse(socket: WebSocket, problem: Problem) -> None:
-    """Refuse the handshake, with the problem as the body of the HTTP answer where the server can."""
-    if "websocket.http.response" in socket.scope.get("extensions", {}):
-        await socket.send_denial_response(problem.response())
-    else:
-        await socket.close(4000 + problem.status)
 
 
 class ControlsConnection:
