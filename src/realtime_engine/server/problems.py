@@ -39,6 +39,7 @@ TITLES: Mapping[str, tuple[int, str]] = {
     "loading": (503, "The model is loading"),
     "full": (503, "All places are taken"),
     "no-webrtc": (503, "WebRTC cannot be had now"),
+    "stalled": (503, "The model does not get on"),
     "closing": (503, "The server is shutting down"),
 }
 """Kind of problem -> its status and title; the kind ends its ``type``."""
@@ -79,6 +80,11 @@ class Problem(Exception):
         if self.errors:
             body["errors"] = [{"pointer": pointer, "detail": detail} for pointer, detail in self.errors]
         return JSONResponse(body, self.status, self.headers, media_type=MEDIA_TYPE)
+
+
+def stalled() -> Problem:
+    detail = "The model has been at one step for long: try again later."
+    return Problem("stalled", detail, headers={"Retry-After": "5"})
 
 
 def pointer(*path: str | int) -> str:

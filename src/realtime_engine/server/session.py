@@ -17,6 +17,7 @@ from ..core.messages import (
     Detach,
     Detached,
     Failed,
+    InboxMsg,
     Rejected,
     Reset,
     ResetDone,
@@ -35,6 +36,7 @@ from .context import context_of, stage_fields
 from .counts import Counts
 from .equipment import Equipment
 from .freshness import EpochSource
+from .problems import Problem, stalled
 from .pump import Pump
 from .steering import Steering
 from .viewers import WebRtcViewers
@@ -74,6 +76,8 @@ class DemoSession:
         self.epoch = 0
         self.over = asyncio.Event()
         self._demo = demo
+        self._patience_s = config.stall_timeout_s
+        self._asked_ns = MONOTONIC.now_ns()
         self._inbox = equipment.inbox
         self._jpeg, self._pool = equipment.jpeg, equipment.pool
         self._attached: asyncio.Future[None] | None = None
@@ -122,6 +126,13 @@ class DemoSession:
         """Viewers now, over all transports."""
         return self.jpegs.viewers + self.viewers.connected
 
+    @property
+    def stalled_s(self) -> float:
+        """Seconds for which the engine has owed it an answer or a chunk; 0 when it owes nothing."""
+        if not self._is_owed():
+            return 0.0
+        return (MONOTONIC.now_ns() - max(self._asked_ns, self._pump.heard_ns)) / NS_PER_S
+
     def counts(self) -> Counts:
         pacing, published = self._pump.statistics(), self.publisher.statistics()
         return Counts(published.published, pacing.dropped, pacing.underruns, self.jpegs.encodes)
@@ -129,33 +140,46 @@ class DemoSession:
     # -- the life of a session
 
     async def attach(self, context: Mapping[str, Any]) -> None:
-        """Ask the engine for a place. Errors: :class:`Refused`, :class:`SessionOver`."""
+        """Ask the engine for a place.
+
+        Errors: :class:`Refused`, :class:`SessionOver`; :class:`Problem` (503) if it does not answer, and it ends then.
+        """
         self._attached = asyncio.get_running_loop().create_future()
         self._life = asyncio.create_task(self._live(), name=f"session {self.id}")
-        self._inbox.put_nowait(Attach(self.id, context))
+        self._ask(Attach(self.id, context))
         self.steering.act()  # so that the first step knows the fields
-        await asyncio.shield(self._attached)
+        try:
+            await self._answer(self._attached)
+        except Problem:
+            self.begin_end()
+            raise
         self._review()
 
     async def reset(self, values: Mapping[str, Any]) -> None:
         """Start anew with these fields changed; when this returns, no frame of the old epoch is published any more.
 
-        Errors: :class:`Problem` (422, 500) and :class:`Refused` (it goes on as it was), :class:`SessionOver`.
+        Errors: :class:`Problem` (422, 500) and :class:`Refused` (it goes on as it was), :class:`SessionOver`;
+        :class:`Problem` (503) if the engine does not answer, which may yet do it.
         """
         async with self._resetting:
+            if self._reset is not None:  # one that nobody waits for any more
+                await self._settled(self._reset)
             self._check_alive()
             staged = stage_fields(self.steering.state, values)
             context = context_of(self._demo, self.steering.state.window(staged).fields)
             self._reset = asyncio.get_running_loop().create_future()
-            self._inbox.put_nowait(Reset(self.id, context))
+            self._ask(Reset(self.id, context))
             self.steering.begin_anew(values, staged)
-            await asyncio.shield(self._reset)
+            await self._answer(self._reset)
 
     async def set_paused(self, paused: bool) -> None:
-        """The player pauses it, or lets it run on. Errors: :class:`SessionOver`."""
+        """The player pauses it, or lets it run on. Errors: :class:`SessionOver`, :class:`Problem` (503)."""
         self._check_alive()
         self.activity.hold(Hold.PLAYER, paused)
-        await self.activity.settled()
+        try:
+            await asyncio.wait_for(self.activity.settled(), self._patience_s)
+        except asyncio.TimeoutError:
+            raise stalled() from None
         self._check_alive()
         self._tell(ActiveChanged(self.id, not paused, epoch=self.epoch))
 
@@ -164,7 +188,7 @@ class DemoSession:
         if not self._ending:
             self._ending = True
             self.steering.close()
-            self._inbox.put_nowait(Detach(self.id))
+            self._ask(Detach(self.id))
 
     async def ended(self, timeout_s: float) -> None:
         """Return when it is over, or after ``timeout_s`` seconds."""
@@ -258,6 +282,24 @@ class DemoSession:
         for waiting in (self._attached, self._reset):
             _resolve(waiting, SessionOver())
 
+    def _ask(self, message: InboxMsg) -> None:
+        self._asked_ns = MONOTONIC.now_ns()
+        self._inbox.put_nowait(message)
+
+    async def _answer(self, answer: asyncio.Future[None]) -> None:
+        await self._settled(answer)
+        answer.result()
+
+    async def _settled(self, answer: asyncio.Future[None]) -> None:
+        """Wait for the engine, which goes on with what it was asked for however long this waits."""
+        done, _ = await asyncio.wait({answer}, timeout=self._patience_s)
+        if not done:
+            raise stalled()
+
+    def _is_owed(self) -> bool:
+        unanswered = any(answer is not None and not answer.done() for answer in (self._attached, self._reset))
+        return unanswered or self._ending or not self.activity.is_settled or (bool(self.epoch) and self.activity.active)
+
     def _check_alive(self) -> None:
         if self.is_over:
             raise SessionOver
@@ -271,7 +313,7 @@ class DemoSession:
 
     def _set_active(self, active: bool) -> None:
         if not self.is_over:
-            self._inbox.put_nowait(SetActive(self.id, active))
+            self._ask(SetActive(self.id, active))
 
     def _watched(self, watched: bool) -> None:
         self.attention.watch(watched, MONOTONIC.now_ns())

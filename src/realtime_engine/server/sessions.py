@@ -42,6 +42,11 @@ class Sessions:
         """Places taken, arriving and leaving sessions included."""
         return len(self._sessions)
 
+    @property
+    def stalled_s(self) -> float:
+        """Seconds for which the engine has owed one of them something."""
+        return max((session.stalled_s for session in self._sessions.values()), default=0.0)
+
     def counts(self) -> Counts:
         """Totals of all sessions ever."""
         total = self._ended
@@ -51,14 +56,19 @@ class Sessions:
 
     def get(self, session_id: str, token: str | None) -> DemoSession:
         """The session that ``token`` opens. Errors: :class:`Problem` (401, 404, 410)."""
+        session = self.find(session_id, token)
+        if session is None or session.is_over:
+            raise over()
+        return session
+
+    def find(self, session_id: str, token: str | None) -> DemoSession | None:
+        """As :meth:`get`, until the engine has let go of it; ``None`` from then on. Errors: (401, 404)."""
         session = self._sessions.get(session_id)
         expected = session.token if session is not None else self._over.get(session_id)
         if expected is None:
             raise Problem("no-session", f"There is no session {session_id!r}.")
         if not same_secret(token, expected):
             raise unauthorised("Show the session's token as 'Authorization: Bearer ...'.")
-        if session is None or session.is_over:
-            raise over()
         return session
 
     async def create(self, context: Mapping[str, Any]) -> DemoSession:

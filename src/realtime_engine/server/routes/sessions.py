@@ -78,11 +78,18 @@ async def pause(request: Request, session: Owned) -> dict[str, Any]:
 
 
 @router.delete("/sessions/{session_id}", status_code=204)
-async def end(request: Request, session: OwnedEvenIfOver) -> Response:
-    """Give the place back; nothing happens if it has been given back already."""
+async def end(request: Request, session_id: str) -> Response:
+    """Give the place back; nothing happens if it has been given back already.
+
+    202 while the engine has not let go of it: the session is over, and the place is free when its step has ended.
+    """
+    runtime = runtime_of(request)
+    session = runtime.find_session(session_id, bearer(request))
     if session is not None:
         session.begin_end()
-        await session.ended(runtime_of(request).config.shutdown_timeout_s)
+        await session.ended(runtime.config.shutdown_timeout_s)
+        if not session.over.is_set():
+            return Response(status_code=202, headers={"Retry-After": "5"})
     return Response(status_code=204)
 
 
