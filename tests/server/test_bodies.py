@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 from typing import Any
 
 import pytest
 
-from .support import in_process
+from .support import in_process, over_http, until
 
 
 @pytest.mark.parametrize(
@@ -45,3 +47,32 @@ async def test_a_refusal_is_short_whatever_was_sent(body: Any) -> None:
         response = await served.client.post("/api/sessions", content=json.dumps(body))
         assert response.status_code == 422 and len(response.content) < 5000
         assert 1 <= len(response.json()["errors"]) <= 8
+
+
+HEAD = b"POST /api/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("realtime_engine.server.bodies._PATIENCE_S", 0.05)
+    async with over_http() as served:
+        assert served.server is not None
+        reader, writer = await asyncio.open_connection(*served.server.listener.getsockname())
+        writer.write(HEAD)
+        answer = await reader.read()  # until the server has closed it
+        writer.close()
+    assert answer.startswith(b"HTTP/1.1 408 ") and b"problem:too-slow" in answer
+
+
+async def test_a_client_that_leaves_amid_its_body_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[object] = []
+    monkeypatch.setattr("realtime_engine.server.routes.sessions.check_access", lambda *args: seen.append(args))
+    async with over_http() as served:
+        assert served.server is not None
+        _, writer = await asyncio.open_connection(*served.server.listener.getsockname())
+        writer.write(HEAD)
+        await until(lambda: seen)
+        writer.close()
+        await until(lambda: not served.server.server_state.tasks)  # type: ignore[union-attr]
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
+from starlette.requests import ClientDisconnect
 
 from .problems import Problem, pointer
 
@@ -15,6 +17,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 MOST_PARTS = 8192
 _MOST_FAULTS = 8
+_PATIENCE_S = 10.0
 _MOST_PLACE = 200  # characters of what a client has named
 _PART = re.compile(r'["\[{,]')
 _DECODER = json.JSONDecoder(strict=False)
@@ -39,7 +42,17 @@ class ActiveBody(Body):
 
 
 async def read_body(request: Request, limit: int) -> bytes:
-    """Errors: :class:`Problem` (413) as soon as it is clear that there is too much."""
+    """Errors: :class:`Problem`: 413 as soon as it is clear that there is too much, 408 when it does not come."""
+    try:
+        return await asyncio.wait_for(_read(request, limit), _PATIENCE_S)
+    except asyncio.TimeoutError:
+        detail = f"the body has to come within {_PATIENCE_S:g} s"
+        raise Problem("too-slow", detail, headers={"Connection": "close"}) from None
+    except ClientDisconnect:
+        raise Problem("bad-request", "the body ended before its end") from None
+
+
+async def _read(request: Request, limit: int) -> bytes:
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > limit:
         raise _too_large(limit)
@@ -54,7 +67,7 @@ async def read_body(request: Request, limit: int) -> bytes:
 
 
 async def read_text(request: Request, limit: int, media_type: str) -> str:
-    """Errors: :class:`Problem` (413, 415, 400)."""
+    """Errors: :class:`Problem` (408, 413, 415, 400)."""
     given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if given != media_type:
         raise Problem("media-type", f"expected {media_type}, got {given or 'none'}")
@@ -62,7 +75,7 @@ async def read_text(request: Request, limit: int, media_type: str) -> str:
 
 
 async def read_model(request: Request, model: type[Model], limit: int) -> Model:
-    """A JSON body; an empty one counts as ``{}``. Errors: :class:`Problem` (400, 413, 422)."""
+    """A JSON body; an empty one counts as ``{}``. Errors: :class:`Problem` (400, 408, 413, 422)."""
     text = _decoded(await read_body(request, limit)) or "{}"
     _check_parts(text)
     try:

@@ -28,6 +28,7 @@ TITLES: Mapping[str, tuple[int, str]] = {
     "no-viewer": (404, "There is no such connection"),
     "no-frame": (404, "There is no picture yet"),
     "method": (405, "That cannot be done here"),
+    "too-slow": (408, "The request did not come in time"),
     "session-over": (410, "The session is over"),
     "precondition": (412, "The connection is another one by now"),
     "too-large": (413, "The request is too large"),
