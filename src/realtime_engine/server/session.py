@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..core.clock import MONOTONIC, NS_PER_S
-from ..core.errors import RealtimeEngineError
 from ..core.messages import (
     ActiveChanged,
     Attach,
@@ -17,7 +16,6 @@ from ..core.messages import (
     Detach,
     Detached,
     Failed,
-    InboxMsg,
     Rejected,
     Reset,
     ResetDone,
@@ -30,6 +28,7 @@ from ..infra.mjpeg import MjpegStream
 from ..infra.publisher import FramePublisher
 from ..infra.webrtc import IceConfig, SharedVideo
 from .activity import Activity, Hold
+from .asking import Asking, Refused, SessionOver, resolve
 from .attention import Attention
 from .clients import Clients
 from .context import context_of, stage_fields
@@ -42,18 +41,6 @@ from .steering import Steering
 from .viewers import WebRtcViewers
 
 logger = logging.getLogger(__name__)
-
-
-class Refused(RealtimeEngineError):
-    """The engine would not do it; the text is its reason."""
-
-
-class SessionOver(RealtimeEngineError):
-    """The session ended meanwhile; ``reason`` says why if that is known."""
-
-    def __init__(self, reason: str = "") -> None:
-        super().__init__(f"the session is over{': ' if reason else ''}{reason}")
-        self.reason = reason
 
 
 class DemoSession:
@@ -77,11 +64,8 @@ class DemoSession:
         self.over = asyncio.Event()
         self._demo = demo
         self._patience_s = config.stall_timeout_s
-        self._asked_ns = MONOTONIC.now_ns()
-        self._inbox = equipment.inbox
+        self._asking = Asking(equipment.inbox.put_nowait, config.stall_timeout_s)
         self._jpeg, self._pool = equipment.jpeg, equipment.pool
-        self._attached: asyncio.Future[None] | None = None
-        self._reset: asyncio.Future[None] | None = None
         self._resetting = asyncio.Lock()
         self._ending = False
         self._had_last_word = False
@@ -92,7 +76,7 @@ class DemoSession:
         self.attention = Attention(MONOTONIC.now_ns(), grace_s=config.viewer_grace_s, timeout_s=config.idle_timeout_s)
         self.activity = Activity(self._set_active)
         self.clients = Clients(self._all_left)
-        self.steering = Steering(demo, self.id, state, put=self._inbox.put_nowait, tell=self.clients.tell)
+        self.steering = Steering(demo, self.id, state, put=equipment.inbox.put_nowait, tell=self.clients.tell)
         self.publisher = FramePublisher(self._watched)
         self.jpegs = JpegPublisher(self.publisher, equipment.jpeg, equipment.pool)
         self.mjpeg = MjpegStream(self.jpegs, config.heartbeat_s)
@@ -131,7 +115,7 @@ class DemoSession:
         """Seconds for which the engine has owed it an answer or a chunk; 0 when it owes nothing."""
         if not self._is_owed():
             return 0.0
-        return (MONOTONIC.now_ns() - max(self._asked_ns, self._pump.heard_ns)) / NS_PER_S
+        return (MONOTONIC.now_ns() - max(self._asking.asked_ns, self._pump.heard_ns)) / NS_PER_S
 
     def counts(self) -> Counts:
         pacing, published = self._pump.statistics(), self.publisher.statistics()
@@ -144,12 +128,11 @@ class DemoSession:
 
         Errors: :class:`Refused`, :class:`SessionOver`; :class:`Problem` (503) if it does not answer, and it ends then.
         """
-        self._attached = asyncio.get_running_loop().create_future()
         self._life = asyncio.create_task(self._live(), name=f"session {self.id}")
-        self._ask(Attach(self.id, context))
+        self._asking.ask(Attach(self.id, context))
         self.steering.act()  # so that the first step knows the fields
         try:
-            await self._answer(self._attached)
+            await self._asking.answer(self._asking.attached)
         except Problem:
             self.begin_end()
             raise
@@ -162,15 +145,13 @@ class DemoSession:
         :class:`Problem` (503) if the engine does not answer, which may yet do it.
         """
         async with self._resetting:
-            if self._reset is not None:  # one that nobody waits for any more
-                await self._settled(self._reset)
+            await self._asking.settled(self._asking.reset)  # an earlier one, that nobody waits for any more
             self._check_alive()
             staged = stage_fields(self.steering.state, values)
             context = context_of(self._demo, self.steering.state.window(staged).fields)
-            self._reset = asyncio.get_running_loop().create_future()
-            self._ask(Reset(self.id, context))
+            self._asking.ask(Reset(self.id, context))
             self.steering.begin_anew(values, staged)
-            await self._answer(self._reset)
+            await self._asking.answer(self._asking.reset)
 
     async def set_paused(self, paused: bool) -> None:
         """The player pauses it, or lets it run on. Errors: :class:`SessionOver`, :class:`Problem` (503)."""
@@ -188,7 +169,7 @@ class DemoSession:
         if not self._ending:
             self._ending = True
             self.steering.close()
-            self._ask(Detach(self.id))
+            self._asking.ask(Detach(self.id))
 
     async def ended(self, timeout_s: float) -> None:
         """Return when it is over, or after ``timeout_s`` seconds."""
@@ -232,7 +213,7 @@ class DemoSession:
             await self._pump.run()
         except Exception:
             logger.exception("session %s broke", self.id)
-            self._inbox.put_nowait(Detach(self.id))
+            self._asking.ask(Detach(self.id))
         finally:
             if not self._had_last_word:
                 self._tell(Failed(self.id, "the engine has ended", fatal=True, epoch=self.epoch))
@@ -241,7 +222,7 @@ class DemoSession:
             self.activity.close()
             if self._timer is not None:
                 self._timer.cancel()
-            self._give_up_waiting()
+            self._asking.give_up()
             self.begin_close()
             await self.viewers.close()
             await self._video.close()
@@ -253,7 +234,7 @@ class DemoSession:
         if isinstance(event, (Attached, ResetDone)):
             self.epoch = event.epoch
             self.steering.has_begun(accepted=True)
-            _resolve(self._attached if isinstance(event, Attached) else self._reset, None)
+            resolve(self._asking.attached if isinstance(event, Attached) else self._asking.reset, None)
         elif isinstance(event, ActiveChanged):
             self.activity.answered()
             return True  # clients are told of what their player does, not of every hold
@@ -261,8 +242,8 @@ class DemoSession:
             return self._refused(event)
         self._tell(event)
         if isinstance(event, Failed) and event.fatal:
-            _resolve(self._attached, Refused(event.error))
-            _resolve(self._reset, SessionOver(event.error))
+            resolve(self._asking.attached, Refused(event.error))
+            resolve(self._asking.reset, SessionOver(event.error))
             self._had_last_word = True
         elif isinstance(event, Detached):
             self._had_last_word = True
@@ -270,35 +251,17 @@ class DemoSession:
 
     def _refused(self, event: Rejected) -> bool:
         refused = Refused(event.reason)
-        if _resolve(self._attached, refused):
+        if resolve(self._asking.attached, refused):
             self._had_last_word = True
             return False
         self.steering.has_begun(accepted=False)
-        if _resolve(self._reset, refused):
+        if resolve(self._asking.reset, refused):
             self._tell(event)
         return True
 
-    def _give_up_waiting(self) -> None:
-        for waiting in (self._attached, self._reset):
-            _resolve(waiting, SessionOver())
-
-    def _ask(self, message: InboxMsg) -> None:
-        self._asked_ns = MONOTONIC.now_ns()
-        self._inbox.put_nowait(message)
-
-    async def _answer(self, answer: asyncio.Future[None]) -> None:
-        await self._settled(answer)
-        answer.result()
-
-    async def _settled(self, answer: asyncio.Future[None]) -> None:
-        """Wait for the engine, which goes on with what it was asked for however long this waits."""
-        done, _ = await asyncio.wait({answer}, timeout=self._patience_s)
-        if not done:
-            raise stalled()
-
     def _is_owed(self) -> bool:
-        unanswered = any(answer is not None and not answer.done() for answer in (self._attached, self._reset))
-        return unanswered or self._ending or not self.activity.is_settled or (bool(self.epoch) and self.activity.active)
+        stepped = bool(self.epoch) and self.activity.active
+        return self._asking.is_waiting or self._ending or not self.activity.is_settled or stepped
 
     def _check_alive(self) -> None:
         if self.is_over:
@@ -313,7 +276,7 @@ class DemoSession:
 
     def _set_active(self, active: bool) -> None:
         if not self.is_over:
-            self._ask(SetActive(self.id, active))
+            self._asking.ask(SetActive(self.id, active))
 
     def _watched(self, watched: bool) -> None:
         self.attention.watch(watched, MONOTONIC.now_ns())
@@ -335,15 +298,3 @@ class DemoSession:
         if change_ns is not None:
             delay_s = (change_ns - now_ns) / NS_PER_S
             self._timer = asyncio.get_running_loop().call_later(delay_s, self._review)
-
-
-def _resolve(future: asyncio.Future[None] | None, error: Exception | None) -> bool:
-    """Let whoever waits go on; false when nobody does."""
-    if future is None or future.done():
-        return False
-    if error is None:
-        future.set_result(None)
-    else:
-        future.set_exception(error)
-        future.exception()  # nobody may be waiting any more
-    return True

@@ -10,12 +10,13 @@ from typing import Any
 
 from ..infra.controls import ControlState
 from .admission import is_full, retry_after_s
+from .asking import Refused, SessionOver
 from .context import context_of, stage_fields
 from .counts import Counts
 from .equipment import Equipment
 from .problems import Problem, pointer
 from .security import same_secret, unauthorised
-from .session import DemoSession, Refused, SessionOver
+from .session import DemoSession
 
 logger = logging.getLogger(__name__)
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -284,12 +283,10 @@ async def test_a_reset_that_the_engine_refuses_changes_no_field() -> None:
         session = served.session(place)
         rejected = Rejected(session.id, "ValueError: not now", epoch=1)
         loop = asyncio.get_running_loop()
-        session._inbox = SimpleNamespace(  # type: ignore[assignment]
-            put_nowait=lambda message: loop.call_soon(session._hear, rejected)
-        )
+        session._asking._put = lambda message: loop.call_soon(session._hear, rejected)  # type: ignore[assignment]
         refused = await place.request("POST", "reset", json={"context": {"seed": 7}})
         assert (refused.status_code, refused.json()["detail"]) == (422, "not now")
-        session._inbox = served.runtime.host.inbox
+        session._asking._put = served.runtime.host.inbox.put_nowait
         assert session.steering.state.window().field_values["seed"] == 5
 
 

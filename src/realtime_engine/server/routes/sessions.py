@@ -8,11 +8,12 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
 
 from ..activity import Hold
+from ..asking import Refused, SessionOver
 from ..bodies import ActiveBody, ContextBody, json_body, read_model
 from ..problems import Problem
 from ..runtime import runtime_of
 from ..security import bearer, check_access, is_allowed_origin
-from ..session import DemoSession, Refused, SessionOver
+from ..session import DemoSession
 from ..sessions import over
 
 router = APIRouter(tags=["sessions"])
