@@ -163,7 +163,7 @@ async def in_process(demo: Demo | None = None, *, ready: bool = True, **config: 
     app = create_app(demo or paint_demo(), ServerConfig(**config))
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             served = Served(app, client)
             if ready:
                 await served.ready()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import resource
 import signal
 import socket
 import subprocess
@@ -32,6 +33,15 @@ def test_an_address_that_is_taken_is_named() -> None:
         config = ServerConfig(port=taken.getsockname()[1])
         with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{config.port}.*choose another port"):
             DemoServer(create_app(paint_demo(), config), config)
+
+
+def test_the_process_may_open_as_many_files_as_the_system_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (256, 4096))
+    monkeypatch.setattr(resource, "setrlimit", lambda *given: asked.append(given))
+    config = ServerConfig(port=0)
+    DemoServer(create_app(paint_demo(), config), config).listener.close()
+    assert asked == [(resource.RLIMIT_NOFILE, (4096, 4096))]
 
 
 def test_tokens_stay_out_of_the_log() -> None:

@@ -33,6 +33,11 @@ class Activity:
     def active(self) -> bool:
         return not self._holds
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether the engine has done all that it was told."""
+        return self._settled.is_set()
+
     def is_held(self, reason: Hold) -> bool:
         return reason in self._holds
 

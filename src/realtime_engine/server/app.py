@@ -16,6 +16,7 @@ from . import page, problems
 from .config import ServerConfig
 from .routes import actions, controls, description, health, pictures, sessions, whep
 from .runtime import Runtime
+from .security import HostGate
 
 _ROUTERS = (description.router, sessions.router, actions.router, whep.router, pictures.router, controls.router)
 
@@ -43,6 +44,8 @@ def create_app(demo: Demo, config: ServerConfig | None = None, *, options: BaseM
     problems.install(app)
     if runtime.config.allowed_origins:
         _let_sites_in(app, runtime.config)
+    if runtime.config.is_loopback and runtime.config.token is None:
+        app.add_middleware(HostGate, config=runtime.config)
     app.include_router(health.router)
     for router in _ROUTERS:
         app.include_router(router, prefix="/api")

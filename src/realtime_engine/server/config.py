@@ -30,6 +30,7 @@ class ServerConfig:
         allowed_origins: other sites, such as ``https://example.org``, whose pages may use this server.
         heartbeat_s: seconds without news after which a connection is given a sign of life.
         max_body_bytes: size of the largest request that is read.
+        stall_timeout_s: seconds without an answer of the engine after which its step counts as stuck.
         shutdown_timeout_s: seconds that running requests and the engine have to end.
 
     Raises:
@@ -49,10 +50,11 @@ class ServerConfig:
     allowed_origins: tuple[str, ...] = ()
     heartbeat_s: float = 1.0
     max_body_bytes: int = 16 * 1024 * 1024
+    stall_timeout_s: float = 30.0
     shutdown_timeout_s: float = 5.0
 
     def __post_init__(self) -> None:
-        for name in ("idle_timeout_s", "heartbeat_s", "shutdown_timeout_s", "max_body_bytes"):
+        for name in ("idle_timeout_s", "heartbeat_s", "stall_timeout_s", "shutdown_timeout_s", "max_body_bytes"):
             _check_number(name, getattr(self, name), above_zero=True)
         for name in ("viewer_grace_s", "media_age_budget_ms"):
             _check_number(name, getattr(self, name), above_zero=False)

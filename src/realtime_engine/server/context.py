@@ -6,25 +6,29 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import BaseModel
+
 from ..core.errors import describe
 from ..infra.controls import ControlState
+from ..infra.controls.fields import StagedFields
+from ..infra.controls.parsing import MessageRefused
 from ..infra.demo import Demo
 from .problems import Problem, pointer
 
 logger = logging.getLogger(__name__)
 
 
-def set_fields(state: ControlState, values: Mapping[str, Any]) -> None:
-    """Set typed fields. Errors: :class:`Problem` (422) that names each field; nothing has changed then."""
-    refusals = [reply["error"] for reply in state.update_fields(values)]
-    if refusals:
-        errors = [(_pointer(refusal["field"]), refusal["detail"]) for refusal in refusals]
-        raise _invalid(errors)
+def stage_fields(state: ControlState, values: Mapping[str, Any]) -> StagedFields:
+    """Check typed fields; nothing changes. Errors: :class:`Problem` (422) that names each field."""
+    try:
+        return state.stage_fields(values)
+    except MessageRefused as refusal:
+        refusals = [reply["error"] for reply in refusal.replies()]
+    raise _invalid([(_pointer(refused["field"]), refused["detail"]) for refused in refusals])
 
 
-def context_of(demo: Demo, state: ControlState) -> Mapping[str, Any]:
-    """The engine's context for the fields that are set. Errors: :class:`Problem` (422, 500)."""
-    fields = state.window().fields
+def context_of(demo: Demo, fields: BaseModel | None) -> Mapping[str, Any]:
+    """The engine's context for these fields. Errors: :class:`Problem` (422, 500)."""
     missing = demo.missing_context(fields)
     if missing:
         raise _invalid([(pointer("context", name), "is required") for name in missing])

@@ -22,11 +22,13 @@ TITLES: Mapping[str, tuple[int, str]] = {
     "bad-candidate": (400, "The ICE candidates cannot be used"),
     "token": (401, "The token is missing or wrong"),
     "origin": (403, "Pages of that site may not use this server"),
+    "host": (403, "This server does not answer to that name"),
     "not-found": (404, "There is nothing here"),
     "no-session": (404, "There is no such session"),
     "no-viewer": (404, "There is no such connection"),
     "no-frame": (404, "There is no picture yet"),
     "method": (405, "That cannot be done here"),
+    "too-slow": (408, "The request did not come in time"),
     "session-over": (410, "The session is over"),
     "precondition": (412, "The connection is another one by now"),
     "too-large": (413, "The request is too large"),
@@ -38,6 +40,7 @@ TITLES: Mapping[str, tuple[int, str]] = {
     "loading": (503, "The model is loading"),
     "full": (503, "All places are taken"),
     "no-webrtc": (503, "WebRTC cannot be had now"),
+    "stalled": (503, "The model does not get on"),
     "closing": (503, "The server is shutting down"),
 }
 """Kind of problem -> its status and title; the kind ends its ``type``."""
@@ -78,6 +81,11 @@ class Problem(Exception):
         if self.errors:
             body["errors"] = [{"pointer": pointer, "detail": detail} for pointer, detail in self.errors]
         return JSONResponse(body, self.status, self.headers, media_type=MEDIA_TYPE)
+
+
+def stalled() -> Problem:
+    detail = "The model has been at one step for long: try again later."
+    return Problem("stalled", detail, headers={"Retry-After": "5"})
 
 
 def pointer(*path: str | int) -> str:

@@ -38,6 +38,9 @@ class Pump:
         on_event: told of each session event, in order with the chunks; false ends the pump.
         on_credit: told that the engine should hold (false) or may go on (true).
         pool: threads for conversions that are worth one.
+
+    Attributes:
+        heard_ns: when the engine was last heard of, on the monotonic clock.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class Pump:
         self._pool = pool
         self._player = PacedPlayer(Pacer(fps, budget_ms), self._publish)
         self._credit = PlaybackCredit(fps, budget_ms)
+        self.heard_ns = MONOTONIC.now_ns()
         self._said_error = ""
         self._say_again_ns = 0
 
@@ -69,6 +73,7 @@ class Pump:
         playing = asyncio.create_task(self._player.run(), name="play a session")
         try:
             async for item in self._reader:
+                self.heard_ns = MONOTONIC.now_ns()
                 if isinstance(item, Chunk):
                     await self._show(item)
                 elif not self._hear(item):

@@ -76,9 +76,16 @@ class Runtime:
 
     def session(self, session_id: str, token: str | None) -> DemoSession:
         """The session that ``token`` opens. Errors: :class:`Problem`."""
-        if self._sessions is None:
-            raise Problem("no-session", f"There is no session {session_id!r}.")
-        return self._sessions.get(session_id, token)
+        return self._had(session_id).get(session_id, token)
+
+    def find_session(self, session_id: str, token: str | None) -> DemoSession | None:
+        """As :meth:`session`, until the engine has let go of it; ``None`` from then on."""
+        return self._had(session_id).find(session_id, token)
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether the engine has been at one step for long."""
+        return self._sessions is not None and self._sessions.stalled_s > self.config.stall_timeout_s
 
     def end_streams(self) -> None:
         """Let responses and connections that would never end by themselves come to an end."""
@@ -87,6 +94,11 @@ class Runtime:
 
     def progress(self) -> dict[str, Any]:
         return dict(_READY if self.host.state is EngineState.READY else _LOADING)
+
+    def _had(self, session_id: str) -> Sessions:
+        if self._sessions is None:
+            raise Problem("no-session", f"There is no session {session_id!r}.")
+        return self._sessions
 
     async def _end(self, engine: asyncio.Task[None]) -> None:
         timeout_s = self.config.shutdown_timeout_s

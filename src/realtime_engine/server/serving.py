@@ -15,6 +15,11 @@ from fastapi import FastAPI
 from ..infra.mjpeg import listening_socket
 from .config import ServerConfig
 
+try:
+    import resource
+except ImportError:  # Windows has no such limit
+    resource = None  # type: ignore[assignment]
+
 _SECRET = re.compile(r"\btoken=[^&\s\"]+")
 _LARGEST_CONTROL_FRAME = 1024 * 1024
 _PING_S = 5.0
@@ -34,6 +39,7 @@ class DemoServer(uvicorn.Server):
     """
 
     def __init__(self, app: FastAPI, config: ServerConfig, **settings: Any) -> None:
+        allow_many_connections()
         self.listener = listening_socket(config.host, config.port)
         super().__init__(
             uvicorn.Config(
@@ -76,6 +82,14 @@ class DemoServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._runtime.end_streams()
         await super().shutdown(sockets)
+
+
+def allow_many_connections() -> None:
+    """Let the process open as many files as the system allows it: each connection is one."""
+    if resource is not None:
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with contextlib.suppress(OSError, ValueError):  # some systems allow less than they say
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def hide_tokens(record: logging.LogRecord) -> bool:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..core.clock import MONOTONIC, NS_PER_S
-from ..core.errors import RealtimeEngineError
 from ..core.messages import (
     ActiveChanged,
     Attach,
@@ -29,24 +28,19 @@ from ..infra.mjpeg import MjpegStream
 from ..infra.publisher import FramePublisher
 from ..infra.webrtc import IceConfig, SharedVideo
 from .activity import Activity, Hold
+from .asking import Asking, Refused, SessionOver, resolve
 from .attention import Attention
 from .clients import Clients
+from .context import context_of, stage_fields
 from .counts import Counts
 from .equipment import Equipment
 from .freshness import EpochSource
+from .problems import Problem, stalled
 from .pump import Pump
 from .steering import Steering
 from .viewers import WebRtcViewers
 
 logger = logging.getLogger(__name__)
-
-
-class Refused(RealtimeEngineError):
-    """The engine would not do it; the text is its reason."""
-
-
-class SessionOver(RealtimeEngineError):
-    """The session ended meanwhile."""
 
 
 class DemoSession:
@@ -68,10 +62,10 @@ class DemoSession:
         self.token = secrets.token_urlsafe(24)
         self.epoch = 0
         self.over = asyncio.Event()
-        self._inbox = equipment.inbox
+        self._demo = demo
+        self._patience_s = config.stall_timeout_s
+        self._asking = Asking(equipment.inbox.put_nowait, config.stall_timeout_s)
         self._jpeg, self._pool = equipment.jpeg, equipment.pool
-        self._attached: asyncio.Future[None] | None = None
-        self._reset: asyncio.Future[None] | None = None
         self._resetting = asyncio.Lock()
         self._ending = False
         self._had_last_word = False
@@ -82,7 +76,7 @@ class DemoSession:
         self.attention = Attention(MONOTONIC.now_ns(), grace_s=config.viewer_grace_s, timeout_s=config.idle_timeout_s)
         self.activity = Activity(self._set_active)
         self.clients = Clients(self._all_left)
-        self.steering = Steering(demo, self.id, state, put=self._inbox.put_nowait, tell=self.clients.tell)
+        self.steering = Steering(demo, self.id, state, put=equipment.inbox.put_nowait, tell=self.clients.tell)
         self.publisher = FramePublisher(self._watched)
         self.jpegs = JpegPublisher(self.publisher, equipment.jpeg, equipment.pool)
         self.mjpeg = MjpegStream(self.jpegs, config.heartbeat_s)
@@ -116,6 +110,13 @@ class DemoSession:
         """Viewers now, over all transports."""
         return self.jpegs.viewers + self.viewers.connected
 
+    @property
+    def stalled_s(self) -> float:
+        """Seconds for which the engine has owed it an answer or a chunk; 0 when it owes nothing."""
+        if not self._is_owed():
+            return 0.0
+        return (MONOTONIC.now_ns() - max(self._asking.asked_ns, self._pump.heard_ns)) / NS_PER_S
+
     def counts(self) -> Counts:
         pacing, published = self._pump.statistics(), self.publisher.statistics()
         return Counts(published.published, pacing.dropped, pacing.underruns, self.jpegs.encodes)
@@ -123,31 +124,43 @@ class DemoSession:
     # -- the life of a session
 
     async def attach(self, context: Mapping[str, Any]) -> None:
-        """Ask the engine for a place. Errors: :class:`Refused`, :class:`SessionOver`."""
-        self._attached = asyncio.get_running_loop().create_future()
+        """Ask the engine for a place.
+
+        Errors: :class:`Refused`, :class:`SessionOver`; :class:`Problem` (503) if it does not answer, and it ends then.
+        """
         self._life = asyncio.create_task(self._live(), name=f"session {self.id}")
-        self._inbox.put_nowait(Attach(self.id, context))
+        self._asking.ask(Attach(self.id, context))
         self.steering.act()  # so that the first step knows the fields
-        await asyncio.shield(self._attached)
+        try:
+            await self._asking.answer(self._asking.attached)
+        except Problem:
+            self.begin_end()
+            raise
         self._review()
 
-    async def reset(self, context: Mapping[str, Any]) -> None:
-        """Start anew; when this returns, no frame of the old epoch is published any more.
+    async def reset(self, values: Mapping[str, Any]) -> None:
+        """Start anew with these fields changed; when this returns, no frame of the old epoch is published any more.
 
-        Errors: :class:`Refused` (it goes on as it was), :class:`SessionOver`.
+        Errors: :class:`Problem` (422, 500) and :class:`Refused` (it goes on as it was), :class:`SessionOver`;
+        :class:`Problem` (503) if the engine does not answer, which may yet do it.
         """
         async with self._resetting:
+            await self._asking.settled(self._asking.reset)  # an earlier one, that nobody waits for any more
             self._check_alive()
-            self._reset = asyncio.get_running_loop().create_future()
-            self._inbox.put_nowait(Reset(self.id, context))
-            self.steering.act()  # a new epoch begins without conditioning
-            await asyncio.shield(self._reset)
+            staged = stage_fields(self.steering.state, values)
+            context = context_of(self._demo, self.steering.state.window(staged).fields)
+            self._asking.ask(Reset(self.id, context))
+            self.steering.begin_anew(values, staged)
+            await self._asking.answer(self._asking.reset)
 
     async def set_paused(self, paused: bool) -> None:
-        """The player pauses it, or lets it run on. Errors: :class:`SessionOver`."""
+        """The player pauses it, or lets it run on. Errors: :class:`SessionOver`, :class:`Problem` (503)."""
         self._check_alive()
         self.activity.hold(Hold.PLAYER, paused)
-        await self.activity.settled()
+        try:
+            await asyncio.wait_for(self.activity.settled(), self._patience_s)
+        except asyncio.TimeoutError:
+            raise stalled() from None
         self._check_alive()
         self._tell(ActiveChanged(self.id, not paused, epoch=self.epoch))
 
@@ -156,7 +169,7 @@ class DemoSession:
         if not self._ending:
             self._ending = True
             self.steering.close()
-            self._inbox.put_nowait(Detach(self.id))
+            self._asking.ask(Detach(self.id))
 
     async def ended(self, timeout_s: float) -> None:
         """Return when it is over, or after ``timeout_s`` seconds."""
@@ -200,7 +213,7 @@ class DemoSession:
             await self._pump.run()
         except Exception:
             logger.exception("session %s broke", self.id)
-            self._inbox.put_nowait(Detach(self.id))
+            self._asking.ask(Detach(self.id))
         finally:
             if not self._had_last_word:
                 self._tell(Failed(self.id, "the engine has ended", fatal=True, epoch=self.epoch))
@@ -209,7 +222,7 @@ class DemoSession:
             self.activity.close()
             if self._timer is not None:
                 self._timer.cancel()
-            self._give_up_waiting()
+            self._asking.give_up()
             self.begin_close()
             await self.viewers.close()
             await self._video.close()
@@ -220,7 +233,8 @@ class DemoSession:
         """Take note of what the engine says; false when that was its last word."""
         if isinstance(event, (Attached, ResetDone)):
             self.epoch = event.epoch
-            _resolve(self._attached if isinstance(event, Attached) else self._reset, None)
+            self.steering.has_begun(accepted=True)
+            resolve(self._asking.attached if isinstance(event, Attached) else self._asking.reset, None)
         elif isinstance(event, ActiveChanged):
             self.activity.answered()
             return True  # clients are told of what their player does, not of every hold
@@ -228,8 +242,8 @@ class DemoSession:
             return self._refused(event)
         self._tell(event)
         if isinstance(event, Failed) and event.fatal:
-            _resolve(self._attached, Refused(event.error))
-            _resolve(self._reset, Refused(event.error))
+            resolve(self._asking.attached, Refused(event.error))
+            resolve(self._asking.reset, SessionOver(event.error))
             self._had_last_word = True
         elif isinstance(event, Detached):
             self._had_last_word = True
@@ -237,20 +251,21 @@ class DemoSession:
 
     def _refused(self, event: Rejected) -> bool:
         refused = Refused(event.reason)
-        if _resolve(self._attached, refused):
+        if resolve(self._asking.attached, refused):
             self._had_last_word = True
             return False
-        if _resolve(self._reset, refused):
+        self.steering.has_begun(accepted=False)
+        if resolve(self._asking.reset, refused):
             self._tell(event)
         return True
 
-    def _give_up_waiting(self) -> None:
-        for waiting in (self._attached, self._reset):
-            _resolve(waiting, SessionOver("the session is over"))
+    def _is_owed(self) -> bool:
+        stepped = bool(self.epoch) and self.activity.active
+        return self._asking.is_waiting or self._ending or not self.activity.is_settled or stepped
 
     def _check_alive(self) -> None:
         if self.is_over:
-            raise SessionOver("the session is over")
+            raise SessionOver
 
     def _tell(self, event: SessionEvent) -> None:
         self.clients.tell(event_message(event))
@@ -261,7 +276,7 @@ class DemoSession:
 
     def _set_active(self, active: bool) -> None:
         if not self.is_over:
-            self._inbox.put_nowait(SetActive(self.id, active))
+            self._asking.ask(SetActive(self.id, active))
 
     def _watched(self, watched: bool) -> None:
         self.attention.watch(watched, MONOTONIC.now_ns())
@@ -283,15 +298,3 @@ class DemoSession:
         if change_ns is not None:
             delay_s = (change_ns - now_ns) / NS_PER_S
             self._timer = asyncio.get_running_loop().call_later(delay_s, self._review)
-
-
-def _resolve(future: asyncio.Future[None] | None, error: Exception | None) -> bool:
-    """Let whoever waits go on; false when nobody does."""
-    if future is None or future.done():
-        return False
-    if error is None:
-        future.set_result(None)
-    else:
-        future.set_exception(error)
-        future.exception()  # nobody may be waiting any more
-    return True

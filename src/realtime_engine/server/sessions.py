@@ -10,12 +10,13 @@ from typing import Any
 
 from ..infra.controls import ControlState
 from .admission import is_full, retry_after_s
-from .context import context_of, set_fields
+from .asking import Refused, SessionOver
+from .context import context_of, stage_fields
 from .counts import Counts
 from .equipment import Equipment
 from .problems import Problem, pointer
 from .security import same_secret, unauthorised
-from .session import DemoSession, Refused, SessionOver
+from .session import DemoSession
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +43,11 @@ class Sessions:
         """Places taken, arriving and leaving sessions included."""
         return len(self._sessions)
 
+    @property
+    def stalled_s(self) -> float:
+        """Seconds for which the engine has owed one of them something."""
+        return max((session.stalled_s for session in self._sessions.values()), default=0.0)
+
     def counts(self) -> Counts:
         """Totals of all sessions ever."""
         total = self._ended
@@ -51,14 +57,19 @@ class Sessions:
 
     def get(self, session_id: str, token: str | None) -> DemoSession:
         """The session that ``token`` opens. Errors: :class:`Problem` (401, 404, 410)."""
+        session = self.find(session_id, token)
+        if session is None or session.is_over:
+            raise over()
+        return session
+
+    def find(self, session_id: str, token: str | None) -> DemoSession | None:
+        """As :meth:`get`, until the engine has let go of it; ``None`` from then on. Errors: (401, 404)."""
         session = self._sessions.get(session_id)
         expected = session.token if session is not None else self._over.get(session_id)
         if expected is None:
             raise Problem("no-session", f"There is no session {session_id!r}.")
         if not same_secret(token, expected):
             raise unauthorised("Show the session's token as 'Authorization: Bearer ...'.")
-        if session is None or session.is_over:
-            raise over()
         return session
 
     async def create(self, context: Mapping[str, Any]) -> DemoSession:
@@ -67,8 +78,8 @@ class Sessions:
         if self._closing:
             raise Problem("closing", "The server is shutting down.", headers={"Retry-After": "5"})
         state = ControlState(equipment.demo.controls)
-        set_fields(state, context)
-        attach_context = context_of(equipment.demo, state)
+        attach_context = context_of(equipment.demo, state.window(stage_fields(state, context)).fields)
+        state.update_fields(context)
         if is_full(self.occupied, self.capacity):
             raise self._full()
         session = DemoSession(equipment, state, self._forget)
@@ -126,5 +137,6 @@ class Sessions:
         return Problem("full", reason, headers={"Retry-After": "2"})
 
 
-def over() -> Problem:
-    return Problem("session-over", "The session is over: take a new place.")
+def over(reason: str = "") -> Problem:
+    why = f" ({reason})" if reason else ""
+    return Problem("session-over", f"The session is over{why}: take a new place.")

@@ -13,6 +13,7 @@ from ..core.errors import describe
 from ..core.loglimit import LogLimiter
 from ..core.messages import Action, InboxMsg
 from ..infra.controls import ControlState, error_message
+from ..infra.controls.fields import StagedFields
 from ..infra.demo import Demo
 
 _log = LogLimiter(logging.getLogger(__name__), MONOTONIC)
@@ -43,6 +44,7 @@ class Steering:
         self._session_id = session_id
         self._put = put
         self._tell = tell
+        self._anew: tuple[Mapping[str, Any], StagedFields] | None = None
         self._expiry: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -62,7 +64,7 @@ class Steering:
         """Tell the engine what is held now, and what has happened since the last time."""
         if self._closed:
             return
-        window = self.state.window()
+        window = self.state.window(self._anew[1] if self._anew is not None else None)
         try:
             conditioning = self._demo.to_conditioning(window)
             edges = self.state.take_edges()
@@ -71,6 +73,20 @@ class Steering:
             _log.error("to_conditioning failed", error, self._session_id)
             detail = f"the demo could not use this input: {describe(error)}"
             self._tell(error_message("bad_message", detail, seq=window.action_id))
+
+    def begin_anew(self, values: Mapping[str, Any], staged: StagedFields) -> None:
+        """The engine is to begin anew with these fields, which are not in force before :meth:`has_begun`."""
+        self._anew = values, staged
+        self.act()  # a new epoch begins without conditioning
+
+    def has_begun(self, accepted: bool) -> None:
+        """The engine has begun anew, or it has refused to: then the fields are what they were."""
+        if self._anew is None:
+            return
+        (values, _), self._anew = self._anew, None
+        for reply in self.state.update_fields(values) if accepted else ():  # a message since may rule them out
+            self._tell(reply)
+        self.act()
 
     def release_all(self) -> None:
         """Nobody is connected any more: let go of what is held."""

@@ -110,3 +110,13 @@ def test_a_default_that_is_drawn_is_drawn_once_and_is_not_the_clients_word():
     values.accept(values.stage({"seed": 7}))
     assert (values.value.seed, values.value.prompt) == (7, "ice")
     assert values.value.model_fields_set == {"seed", "prompt"}
+
+
+def test_very_many_or_very_long_unknown_names_cost_little(monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        "realtime_engine.infra.controls.fields.did_you_mean", lambda name, known: asked.append(name) or ""
+    )
+    assert len(refused(FieldValues(Fields), {f"prompt{index}": 1 for index in range(1000)})) == 8
+    refused(FieldValues(Fields), {"x" * 1000: 1})
+    assert asked == [f"prompt{index}" for index in range(8)]

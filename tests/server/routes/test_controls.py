@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -162,3 +163,59 @@ async def test_clients_that_come_and_go_leave_nothing_behind() -> None:
         await until(lambda: len(session.clients) == 0)
         await until(lambda: len(asyncio.all_tasks()) <= before)
         assert session.steering.state.window().keys == ()
+
+
+class Flood(Stuck):
+    """A client that says more than anybody could take in, and is gone after ``length`` messages."""
+
+    def __init__(self, text: str, length: int) -> None:
+        super().__init__()
+        self._text = text
+        self._left = length
+        self.sent = 0
+
+    async def receive(self) -> dict[str, Any]:
+        if not self._left:
+            return {"type": "websocket.disconnect"}
+        self._left -= 1
+        return {"type": "websocket.receive", "text": self._text}
+
+    async def send_text(self, text: str) -> None:
+        self.sent += 1
+
+
+async def test_a_flood_leaves_others_their_turns_and_is_slowed_down() -> None:
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async with in_process() as served:
+        session = served.session(await served.take())
+        running = asyncio.create_task(others())
+        begun = time.monotonic()
+        for text, count in ((message("blur", seq=1), 150), (message("blur", seq=1) + " " * 30_000, 5)):
+            await ControlsConnection(cast(WebSocket, Flood(text, count)), session).run()
+        running.cancel()
+    assert turns >= 50 and time.monotonic() - begun >= (50 + 50) / 500
+
+
+async def test_replies_wait_for_a_client_that_reads() -> None:
+    async with in_process() as served:
+        session = served.session(await served.take())
+        socket = Flood("{", 600)
+        await ControlsConnection(cast(WebSocket, socket), session).run()
+        assert socket.sent == 600 and socket.code == 1001
+
+
+async def test_a_client_that_takes_no_replies_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("realtime_engine.server.routes.controls._PATIENCE_S", 0.05)
+    async with in_process() as served:
+        session = served.session(await served.take())
+        socket = Flood("{", 10_000)
+        monkeypatch.setattr(socket, "send_text", Stuck().send_text)
+        await ControlsConnection(cast(WebSocket, socket), session).run()
+        assert socket.code == 1013

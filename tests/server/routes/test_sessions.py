@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from realtime_engine.core.messages import Rejected
 from realtime_engine.server.problems import MEDIA_TYPE
 from realtime_engine.testing import FaultPlan, FaultyEngine
 
@@ -246,7 +247,7 @@ async def test_the_list_shows_no_tokens_and_asks_for_the_servers() -> None:
 
 async def test_pages_of_other_sites_get_no_place() -> None:
     async with in_process(allowed_origins=("https://friend.example",)) as served:
-        for origin, status in (("https://evil.example", 403), ("null", 403), ("http://test", 201)):
+        for origin, status in (("https://evil.example", 403), ("null", 403), ("http://localhost", 201)):
             response = await served.client.post("/api/sessions", json={}, headers={"Origin": origin})
             assert response.status_code == status
         friend = {"Origin": "https://friend.example"}
@@ -259,3 +260,53 @@ async def test_cors_is_closed_by_default() -> None:
     async with in_process() as served:
         response = await served.client.get("/api/demo", headers={"Origin": "https://evil.example"})
         assert "access-control-allow-origin" not in response.headers
+
+
+async def test_a_reset_that_is_refused_changes_no_field() -> None:
+    def context(fields: Any) -> Any:
+        if fields.seed == 13:
+            raise ValueError("seed 13 is unlucky")
+        return {"seed": fields.seed, "prompt": fields.prompt}
+
+    async with in_process(paint_demo(context=context)) as served:
+        place = await served.take(seed=5)
+        session = served.session(place)
+        assert (await place.request("POST", "reset", json={"context": {"seed": 13}})).status_code == 422
+        assert session.steering.state.window().field_values["seed"] == 5
+        assert (await place.request("POST", "reset", json={})).json() == {"epoch": 2}
+        assert (await frame_where(session, lambda colour: True)).pixels[0, 0, 2] == 5
+
+
+async def test_a_reset_that_the_engine_refuses_changes_no_field() -> None:
+    async with in_process() as served:
+        place = await served.take(seed=5)
+        session = served.session(place)
+        rejected = Rejected(session.id, "ValueError: not now", epoch=1)
+        loop = asyncio.get_running_loop()
+        session._asking._put = lambda message: loop.call_soon(session._hear, rejected)  # type: ignore[assignment]
+        refused = await place.request("POST", "reset", json={"context": {"seed": 7}})
+        assert (refused.status_code, refused.json()["detail"]) == (422, "not now")
+        session._asking._put = served.runtime.host.inbox.put_nowait
+        assert session.steering.state.window().field_values["seed"] == 5
+
+
+async def test_what_shapes_the_first_frame_after_a_reset_are_its_fields() -> None:
+    conditioned: list[int] = []
+
+    def to_conditioning(window: Any) -> Any:
+        conditioned.append(window.field_values["seed"])
+        return {}
+
+    async with in_process(paint_demo(to_conditioning=to_conditioning)) as served:
+        place = await served.take(seed=5)
+        assert (await place.request("POST", "reset", json={"context": {"seed": 7}})).status_code == 200
+        assert conditioned[0] == 5 and set(conditioned[1:]) == {7}
+        assert served.session(place).steering.state.window().field_values["seed"] == 7
+
+
+async def test_a_reset_that_ends_the_session_says_so() -> None:
+    async with in_process() as served:
+        place = await served.take()
+        response = await place.request("POST", "reset", json={"context": {"prompt": "refused"}})
+        assert (response.status_code, response.json()["type"]) == (410, TYPE + "session-over")
+        assert "not to this model's taste" in response.json()["detail"]

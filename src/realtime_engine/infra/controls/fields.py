@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
@@ -15,6 +16,9 @@ from .declaration import did_you_mean
 from .parsing import MessageRefused, Problem
 
 _log = LogLimiter(logging.getLogger(__name__), MONOTONIC)
+
+_MOST_PROBLEMS = 8
+_LONGEST_NAME = 64  # a longer one comes near no other
 
 
 class StagedFields(NamedTuple):
@@ -39,7 +43,7 @@ class FieldValues:
         """Check an update as a whole; fields that a message newer than ``seq`` has set are left alone.
 
         Raises:
-            MessageRefused: with one ``bad_field`` for each value that the model refuses.
+            MessageRefused: with a ``bad_field`` for each value that the model refuses, eight at most.
         """
         self._check_names(values, seq)
         given = {name: value for name, value in values.items() if self._is_news(name, seq)}
@@ -57,10 +61,9 @@ class FieldValues:
 
     def _check_names(self, values: Mapping[str, Any], seq: int | None) -> None:
         known = () if self._model is None else tuple(self._model.model_fields)
-        unknown = [str(name) for name in values if name not in known]
+        unknown = list(islice((str(name) for name in values if name not in known), _MOST_PROBLEMS))
         if unknown:
-            problems = [Problem("bad_field", f"no such field{did_you_mean(name, known)}", name) for name in unknown]
-            raise MessageRefused(*problems, seq=seq)
+            raise MessageRefused(*(_no_such_field(name, known) for name in unknown), seq=seq)
 
     def _validate(self, given: Mapping[str, Any], seq: int | None) -> BaseModel | None:
         if self._model is None or not given:
@@ -86,9 +89,14 @@ def _drawn_defaults(value: BaseModel | None) -> dict[str, Any]:
     return dict(json.loads(value.model_dump_json(include=names)))
 
 
+def _no_such_field(name: str, known: tuple[str, ...]) -> Problem:
+    near = did_you_mean(name, known) if len(name) <= _LONGEST_NAME else ""
+    return Problem("bad_field", f"no such field{near}", name)
+
+
 def _problems(error: ValidationError, given: Mapping[str, Any]) -> list[Problem]:
     found = error.errors(include_url=False, include_context=False, include_input=False)
     return [
         Problem("bad_field", details["msg"], ".".join(map(str, details["loc"])) or next(iter(given)))
-        for details in found
+        for details in found[:_MOST_PROBLEMS]
     ]

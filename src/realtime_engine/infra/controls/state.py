@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from ...core.clock import MONOTONIC, NS_PER_S, Clock
 from .declaration import HOLD_TIMEOUT_S, Controls
 from .events import Edge, EdgeLog
-from .fields import FieldValues
+from .fields import FieldValues, StagedFields
 from .gamepad import GamepadState, read_gamepad, without_dead_zone
 from .keyboard import last_press_wins, resolve_codes
 from .parsing import MessageRefused, parse_message, plain_json
@@ -66,15 +66,19 @@ class ControlState:
     def update_fields(self, values: Mapping[str, Any]) -> list[Reply]:
         """Set typed fields outside of a message, such as the context of a new session; returns error replies."""
         try:
-            self._fields.accept(self._fields.stage(plain_json(values)))
+            self._fields.accept(self.stage_fields(values))
         except MessageRefused as refusal:
             return refusal.replies()
         return []
 
-    def window(self) -> ControlWindow:
-        """What is held now."""
+    def stage_fields(self, values: Mapping[str, Any]) -> StagedFields:
+        """As :meth:`update_fields`, but nothing changes yet. Errors: :class:`MessageRefused`."""
+        return self._fields.stage(plain_json(values))
+
+    def window(self, staged: StagedFields | None = None) -> ControlWindow:
+        """What is held now, with the fields as they will be if ``staged`` is given."""
         self._expire()
-        fields = self._fields.value
+        fields = self._fields.value if staged is None else staged.value
         return ControlWindow(
             controls=self.controls,
             keys=last_press_wins(self._keys, self.controls.opposing_groups),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 from collections.abc import Iterable
 from typing import Any
@@ -11,8 +12,9 @@ from typing import Any
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 
 from ..problems import Problem
+from ..rate import TokenBucket
 from ..runtime import runtime_of
-from ..security import bearer_or_query, is_allowed_origin
+from ..security import bearer_or_query, is_allowed_origin, refuse_handshake
 from ..session import DemoSession
 
 logger = logging.getLogger(__name__)
@@ -20,6 +22,11 @@ logger = logging.getLogger(__name__)
 router = APIRouter()
 
 _MOST_UNSENT = 256
+_MOST_UNSENT_REPLIES = _MOST_UNSENT // 2  # the rest is for events, which do not wait
+_MESSAGES_PER_S, _BURST = 500.0, 100.0
+_CHARACTERS_PER_MESSAGE = 1024  # a longer one counts as several
+_TURN = 4  # messages until others have theirs
+_PATIENCE_S = 10.0
 _GOING_AWAY, _TOO_SLOW = 1001, 1013
 _FAREWELL_S = 1.0
 
@@ -29,23 +36,17 @@ async def controls(socket: WebSocket, session_id: str) -> None:
     """Text messages of the controls protocol, both ways."""
     runtime = runtime_of(socket)
     if not is_allowed_origin(socket, runtime.config.allowed_origins):
-        await _refuse(socket, Problem("origin", f"{socket.headers.get('origin')} is not among the allowed origins"))
+        await refuse_handshake(
+            socket, Problem("origin", f"{socket.headers.get('origin')} is not among the allowed origins")
+        )
         return
     try:
         session = runtime.session(session_id, bearer_or_query(socket))
     except Problem as problem:
-        await _refuse(socket, problem)
+        await refuse_handshake(socket, problem)
         return
     await socket.accept()
     await ControlsConnection(socket, session).run()
-
-
-async def _refuse(socket: WebSocket, problem: Problem) -> None:
-    """Refuse the handshake, with the problem as the body of the HTTP answer where the server can."""
-    if "websocket.http.response" in socket.scope.get("extensions", {}):
-        await socket.send_denial_response(problem.response())
-    else:
-        await socket.close(4000 + problem.status)
 
 
 class ControlsConnection:
@@ -56,6 +57,7 @@ class ControlsConnection:
         self._session = session
         self._unsent: asyncio.Queue[str] = asyncio.Queue(_MOST_UNSENT)
         self._too_slow = asyncio.Event()
+        self._bucket = TokenBucket(_MESSAGES_PER_S, _BURST)
 
     async def run(self) -> None:
         self._session.clients.join(self, self._send)
@@ -81,7 +83,7 @@ class ControlsConnection:
 
     async def _read(self) -> None:
         with contextlib.suppress(WebSocketDisconnect):
-            while True:
+            for count in itertools.count(1):
                 message = await self._socket.receive()
                 if message["type"] == "websocket.disconnect":
                     return
@@ -90,10 +92,23 @@ class ControlsConnection:
                     text = message["bytes"].decode(errors="replace")
                 for reply in self._session.receive_text(text):
                     self._send(reply)
+                await self._let_others(len(text), count)
+
+    async def _let_others(self, length: int, count: int) -> None:
+        """Whoever says too much is not listened to for a while, and whoever takes no replies is told no more."""
+        delay_s = self._bucket.take(1 + length // _CHARACTERS_PER_MESSAGE)
+        if delay_s or count % _TURN == 0:
+            await asyncio.sleep(delay_s)
+        if self._unsent.qsize() >= _MOST_UNSENT_REPLIES:
+            try:
+                await asyncio.wait_for(self._unsent.join(), _PATIENCE_S)
+            except asyncio.TimeoutError:
+                self._too_slow.set()
 
     async def _write(self) -> None:
         while True:
             await self._socket.send_text(await self._unsent.get())
+            self._unsent.task_done()
 
     async def _close(self) -> None:
         """Say what is left to say, and goodbye, unless the client has gone."""

@@ -9,9 +9,9 @@ from fastapi.responses import Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from ..hosting import EngineState
-from ..problems import Problem
+from ..problems import Problem, stalled
 from ..runtime import runtime_of
-from ..security import check_access
+from ..security import check_access, has_access
 
 router = APIRouter(tags=["health"])
 
@@ -24,12 +24,19 @@ async def healthz() -> dict[str, str]:
 
 @router.get("/readyz")
 async def readyz(request: Request) -> dict[str, str]:
-    """200 once sessions can begin, 503 while the model loads, 500 with the reason when it failed."""
-    host = runtime_of(request).host
+    """200 once sessions can begin, 503 while the model loads or hangs, 500 when it failed.
+
+    The reason of a failure is for those whom the server lets in.
+    """
+    runtime = runtime_of(request)
+    host = runtime.host
     if host.state is EngineState.LOADING:
         raise Problem("loading", "The model is loading.", headers={"Retry-After": "1"})
     if host.state is EngineState.FAILED:
-        raise Problem("engine-failed", host.error or "The model failed.")
+        known = host.error if has_access(request, runtime.config.token) else None
+        raise Problem("engine-failed", known or "The model failed.")
+    if runtime.is_stalled:
+        raise stalled()
     return {"status": "ready"}
 
 

@@ -8,12 +8,12 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
 
 from ..activity import Hold
+from ..asking import Refused, SessionOver
 from ..bodies import ActiveBody, ContextBody, json_body, read_model
-from ..context import context_of, set_fields
 from ..problems import Problem
 from ..runtime import runtime_of
 from ..security import bearer, check_access, is_allowed_origin
-from ..session import DemoSession, Refused, SessionOver
+from ..session import DemoSession
 from ..sessions import over
 
 router = APIRouter(tags=["sessions"])
@@ -79,27 +79,35 @@ async def pause(request: Request, session: Owned) -> dict[str, Any]:
 
 
 @router.delete("/sessions/{session_id}", status_code=204)
-async def end(request: Request, session: OwnedEvenIfOver) -> Response:
-    """Give the place back; nothing happens if it has been given back already."""
+async def end(request: Request, session_id: str) -> Response:
+    """Give the place back; nothing happens if it has been given back already.
+
+    202 while the engine has not let go of it: the session is over, and the place is free when its step has ended.
+    """
+    runtime = runtime_of(request)
+    session = runtime.find_session(session_id, bearer(request))
     if session is not None:
         session.begin_end()
-        await session.ended(runtime_of(request).config.shutdown_timeout_s)
+        await session.ended(runtime.config.shutdown_timeout_s)
+        if not session.over.is_set():
+            return Response(status_code=202, headers={"Retry-After": "5"})
     return Response(status_code=204)
 
 
 @router.post("/sessions/{session_id}/reset", openapi_extra=json_body(ContextBody))
 async def reset(request: Request, session: Owned) -> dict[str, Any]:
-    """Begin anew, with the fields of ``context`` changed; no frame of before follows the answer."""
+    """Begin anew, with the fields of ``context`` changed; no frame of before follows the answer.
+
+    422 when these fields do not do, and nothing has changed then; 410 when the model failed and the session is over.
+    """
     runtime = runtime_of(request)
     body = await read_model(request, ContextBody, runtime.config.max_body_bytes)
-    set_fields(session.steering.state, body.context)
-    context = context_of(runtime.demo, session.steering.state)
     try:
-        await session.reset(context)
+        await session.reset(body.context)
     except Refused as refused:
         raise runtime.sessions.refusal(str(refused)) from refused
-    except SessionOver:
-        raise over() from None
+    except SessionOver as ended:
+        raise over(ended.reason) from None
     return {"epoch": session.epoch}
 
 
