@@ -54,6 +54,13 @@ def test_a_browsers_offer_is_understood() -> None:
     assert ".local" not in offer.sdp and "m=application" in offer.sdp
 
 
+@pytest.mark.parametrize("line, number", [("7", 7), ("7/sendrecv", 7), ("14", 14), ("15", None), ("0", None)])
+def test_the_number_of_the_playout_delay_is_read(line: str, number: int | None) -> None:
+    extension = f"a=extmap:{line} http://www.webrtc.org/experiments/rtp-hdrext/playout-delay\n"
+    assert parse_offer(OFFER).playout_extension is None
+    assert parse_offer(HEAD + VIDEO + extension + DATA).playout_extension == number
+
+
 def test_the_servers_preference_decides_among_what_is_offered() -> None:
     offer = parse_offer(OFFER)
     assert offer.choose([Codec.H264, Codec.VP8]) is Codec.H264

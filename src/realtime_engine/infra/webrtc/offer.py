@@ -10,6 +10,7 @@ from aiortc.sdp import MediaDescription, SessionDescription
 from .codecs import Codec
 from .errors import BadCandidateError, BadOfferError
 from .ice import keep_usable_candidates
+from .playout import find_extension
 
 _MOST_BYTES = 65_536
 _BASELINE = "42"  # profile_idc, the first byte of H.264's profile-level-id
@@ -25,12 +26,14 @@ class Offer:
         codecs: those of this package that the viewer decodes.
         mid: the media section whose transport carries everything.
         ufrag: the viewer's ICE user name.
+        playout_extension: its number for the playout delay, ``None`` if it knows none.
     """
 
     sdp: str
     codecs: frozenset[Codec]
     mid: str
     ufrag: str
+    playout_extension: int | None
 
     def choose(self, preference: Sequence[Codec]) -> Codec:
         """The first codec of ``preference`` that the viewer decodes. Errors: ``BadOfferError``."""
@@ -57,7 +60,8 @@ def parse_offer(text: str) -> Offer:
     for media in session.media:
         _check_transport(media)
     head = _bundle_head(session)
-    return Offer(sdp, _codecs(video), head.rtp.muxId, str(head.ice and head.ice.usernameFragment))
+    ufrag = str(head.ice and head.ice.usernameFragment)
+    return Offer(sdp, _codecs(video), head.rtp.muxId, ufrag, find_extension(video))
 
 
 def _video(session: SessionDescription) -> MediaDescription:
