@@ -3,8 +3,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import httpx
+import numpy as np
+import pytest
 
 from realtime_engine.infra.mjpeg import parse_frame_id
 
@@ -126,6 +129,21 @@ async def test_the_newest_frame_is_encoded_once() -> None:
         assert abs(jpeg_colour(first.content)[2] - 150) < 6
         assert first.content == second.content
         assert await session.picture() is await session.picture()
+
+
+async def test_a_picture_whose_epoch_ends_during_its_encode_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with in_process(viewer_grace_s=60) as served:
+        place = await served.take()
+        session = served.session(place)
+        await frame_where(session, lambda colour: True)
+        await place.request("PATCH", "self", json={"active": False})
+
+        def encode(pixels: np.ndarray) -> bytes:
+            session.publisher.begin_epoch(session.epoch + 1)
+            return b"old"
+
+        monkeypatch.setattr(session, "_jpeg", SimpleNamespace(encode=encode))
+        assert await session.picture() is None
 
 
 async def test_before_the_first_frame_there_is_none() -> None:
