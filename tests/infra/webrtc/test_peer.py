@@ -407,3 +407,15 @@ async def test_candidates_may_come_later(source: FakeSource) -> None:
         await receiver.next_frame()
     await receiver.close()
     await peer.close()
+
+
+async def test_a_process_out_of_files_says_so(source: FakeSource, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def no_file(*_: Any, **__: Any) -> Any:
+        raise OSError(24, "Too many open files")
+
+    receiver = WebRtcReceiver()
+    offer = await receiver.offer()
+    monkeypatch.setattr("aiortc.RTCPeerConnection.setLocalDescription", no_file)
+    with pytest.raises(NoCandidatesError, match="Too many open files"):
+        await ViewerPeer.accept(offer, source=shared(source), on_controls=lambda text: [])
+    await receiver.close()

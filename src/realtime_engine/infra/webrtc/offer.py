@@ -12,7 +12,8 @@ from .errors import BadCandidateError, BadOfferError
 from .ice import keep_usable_candidates
 from .playout import find_extension
 
-_MOST_BYTES = 65_536
+_MOST_CHARACTERS = 32_768
+_MOST_LINES = 1024
 _BASELINE = "42"  # profile_idc, the first byte of H.264's profile-level-id
 _BASELINE_DEFAULT = "42e01f"  # what an offer without a profile-level-id means
 
@@ -45,10 +46,12 @@ class Offer:
 
 def parse_offer(text: str) -> Offer:
     """Read and check an SDP offer. Errors: ``BadOfferError`` says what is wrong and what was expected."""
+    if len(text) > _MOST_CHARACTERS:
+        raise BadOfferError(f"the SDP offer has {len(text)} characters; at most {_MOST_CHARACTERS} are read")
+    if text.count("\n") > _MOST_LINES:
+        raise BadOfferError(f"the SDP offer has {text.count(chr(10))} lines; at most {_MOST_LINES} are read")
     if not text.lstrip().startswith("v=0"):
         raise BadOfferError(f"expected an SDP offer, which begins with 'v=0', got {text[:40]!r}")
-    if len(text) > _MOST_BYTES:
-        raise BadOfferError(f"the SDP offer has {len(text)} characters; at most {_MOST_BYTES} are read")
     try:
         sdp = keep_usable_candidates(text)
         session = SessionDescription.parse(sdp)

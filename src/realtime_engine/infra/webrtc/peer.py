@@ -195,7 +195,12 @@ class ViewerPeer:
         if self._offer.playout_extension is not None:
             extend_headers(self._transceiver, self._offer.playout_extension, URI, IMMEDIATELY)
         ice.bound(connection)
-        await connection.setLocalDescription(await connection.createAnswer())
+        try:
+            await connection.setLocalDescription(await connection.createAnswer())
+        except OSError as error:
+            raise NoCandidatesError(
+                f"no socket for WebRTC ({error.strerror}): try again later, or use MJPEG"
+            ) from error
         self.answer = connection.localDescription.sdp
         if "a=candidate:" not in self.answer:
             raise NoCandidatesError("no local address or free UDP port for WebRTC: try again later, or use MJPEG")
