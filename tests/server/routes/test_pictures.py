@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 
 from realtime_engine.infra.mjpeg import parse_frame_id
+from realtime_engine.server.routes.pictures import MjpegResponse
 
 from ..support import HELD, Place, Served, frame_where, in_process, jpeg_colour, over_http, until
 
@@ -90,6 +92,26 @@ async def test_a_stream_ends_with_the_server() -> None:
             assert served.server is not None
             served.server.should_exit = True
             await parts.ended()
+
+
+async def test_a_viewer_that_takes_nothing_is_given_up() -> None:
+    left = asyncio.Event()
+
+    async def parts() -> AsyncGenerator[bytes, None]:
+        try:
+            while True:
+                yield b"part"
+        finally:
+            left.set()
+
+    async def never(message: Any = None) -> Any:
+        if message is None or message["type"] == "http.response.body":
+            await asyncio.Event().wait()
+
+    response = MjpegResponse(parts(), patience_s=0.05)
+    scope = {"type": "http", "asgi": {"spec_version": "2.3"}}
+    await asyncio.wait_for(response(scope, never, never), 10)
+    assert left.is_set()
 
 
 async def test_viewers_that_come_and_go_leave_nothing_behind() -> None:
