@@ -229,3 +229,13 @@ def test_a_taken_port_is_named() -> None:
 def test_an_unknown_host_is_named() -> None:
     with pytest.raises(OSError, match="no-such-host.invalid"):
         listening_socket("no-such-host.invalid", 0)
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="this platform cannot bound it")
+def test_connections_of_the_vanished_are_given_up() -> None:
+    with listening_socket("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        listener.setblocking(True)
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 20_000

@@ -29,6 +29,10 @@ class EpochSource:
         self._make = make
         self._noted: tuple[Frame, ...] = ()  # replaced as a whole: threads that encode read it
 
+    @property
+    def epoch(self) -> int:
+        return self._publisher.epoch
+
     def subscribe(self) -> NotedSubscription:
         return NotedSubscription(self._publisher.subscribe(), self._note)
 

@@ -197,14 +197,15 @@ class DemoSession:
         """The newest frame as JPEG, encoded once however often it is asked for; ``None`` before the first."""
         self.attention.glance(MONOTONIC.now_ns())
         self._review()
-        frame = self.publisher.latest
-        if frame is None:
-            return None
-        if self._snapshot is None or self._snapshot.id != frame.id:
-            loop = asyncio.get_running_loop()
-            data = await loop.run_in_executor(self._pool, self._jpeg.encode, frame.pixels)
-            self._snapshot = JpegFrame(data, frame.id)
-        return self._snapshot
+        while (frame := self.publisher.latest) is not None:
+            snapshot = self._snapshot
+            if snapshot is None or snapshot.id != frame.id:
+                loop = asyncio.get_running_loop()
+                data = await loop.run_in_executor(self._pool, self._jpeg.encode, frame.pixels)
+                snapshot = self._snapshot = JpegFrame(data, frame.id)
+            if snapshot.id.epoch >= self.publisher.epoch:  # which a reset may have begun during the encode
+                return snapshot
+        return None
 
     # -- within
 

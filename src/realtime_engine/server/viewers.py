@@ -7,10 +7,17 @@ import logging
 import secrets
 from collections.abc import Callable
 
+from ..core.errors import RealtimeEngineError
 from ..infra.webrtc import CloseReason, IceConfig, PeerClosedError, SharedVideo, ViewerPeer
 from .clients import Clients
 
 logger = logging.getLogger(__name__)
+
+_MOST_VIEWERS = 8
+
+
+class TooManyViewers(RealtimeEngineError):
+    """The session has as many viewers by WebRTC as it may have."""
 
 
 class WebRtcViewers:
@@ -30,6 +37,7 @@ class WebRtcViewers:
         self._on_text = on_text
         self._ice = ice
         self._peers: dict[str, ViewerPeer] = {}
+        self._negotiating = 0
         self._closed = False
 
     @property
@@ -43,8 +51,18 @@ class WebRtcViewers:
     async def accept(self, offer: str) -> tuple[str, ViewerPeer]:
         """Answer an offer; returns the viewer and its id.
 
-        Errors: those of :meth:`ViewerPeer.accept`; ``PeerClosedError`` when the session ended meanwhile.
+        Errors: :class:`TooManyViewers`; those of :meth:`ViewerPeer.accept`; ``PeerClosedError`` when the session ended
+        meanwhile.
         """
+        if len(self._peers) + self._negotiating >= _MOST_VIEWERS:
+            raise TooManyViewers(f"at most {_MOST_VIEWERS} viewers watch one session by WebRTC")
+        self._negotiating += 1
+        try:
+            return await self._accept(offer)
+        finally:
+            self._negotiating -= 1
+
+    async def _accept(self, offer: str) -> tuple[str, ViewerPeer]:
         viewer_id = secrets.token_urlsafe(9)
         gone = asyncio.Event()
 

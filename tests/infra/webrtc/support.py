@@ -46,8 +46,8 @@ def decoder(codec: str) -> av.VideoCodecContext:
     return context
 
 
-def frame(number: int, pixels: np.ndarray | None = None) -> Frame:
-    return Frame(picture(number) if pixels is None else pixels, FrameId("session", 2, number, 0, f"a{number}"))
+def frame(number: int, pixels: np.ndarray | None = None, *, epoch: int = 2) -> Frame:
+    return Frame(picture(number) if pixels is None else pixels, FrameId("session", epoch, number, 0, f"a{number}"))
 
 
 async def until(condition: Callable[[], bool], pause_s: float = 0) -> None:
@@ -61,6 +61,7 @@ class FakeSource:
 
     def __init__(self) -> None:
         self.newest: Frame | None = None
+        self.epoch = 0
         self.version = 0
         self.closed = False
         self.error: Exception | None = None

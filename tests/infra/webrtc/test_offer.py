@@ -54,6 +54,19 @@ def test_a_browsers_offer_is_understood() -> None:
     assert ".local" not in offer.sdp and "m=application" in offer.sdp
 
 
+@pytest.mark.parametrize("line, number", [("7", 7), ("7/sendrecv", 7), ("14", 14), ("15", None), ("0", None)])
+def test_the_number_of_the_playout_delay_is_read(line: str, number: int | None) -> None:
+    extension = f"a=extmap:{line} http://www.webrtc.org/experiments/rtp-hdrext/playout-delay\n"
+    assert parse_offer(OFFER).playout_extension is None
+    assert parse_offer(HEAD + VIDEO + extension + DATA).playout_extension == number
+
+
+@pytest.mark.parametrize("more", ["a=x\n" * 1024, "a=" + "x" * 32_768])
+def test_a_huge_offer_is_refused(more: str) -> None:
+    with pytest.raises(BadOfferError, match="at most"):
+        parse_offer(OFFER + more)
+
+
 def test_the_servers_preference_decides_among_what_is_offered() -> None:
     offer = parse_offer(OFFER)
     assert offer.choose([Codec.H264, Codec.VP8]) is Codec.H264
@@ -75,7 +88,7 @@ def without(line: str) -> Callable[[str], str]:
 WRONG: list[tuple[str, Callable[[str], str], str]] = [
     ("empty", lambda o: "", "begins with 'v=0'"),
     ("JSON", lambda o: '{"sdp": "v=0"}', "begins with 'v=0'"),
-    ("huge", lambda o: o + "a=x:y\n" * 20_000, "at most 65536"),
+    ("huge", lambda o: o + "a=x:y\n" * 20_000, "at most 32768"),
     ("cut off in a line", lambda o: o[: o.index("UDP/TLS")], "malformed"),
     ("bad numbers", lambda o: o.replace("UDP/TLS/RTP/SAVPF 96", "UDP/TLS/RTP/SAVPF x"), "malformed"),
     ("bad candidate", lambda o: o.replace("typ host", "typo"), "candidate"),

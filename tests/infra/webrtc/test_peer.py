@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiortc.rtp import RTCP_PSFB_PLI, RtcpPsfbPacket
+from aiortc.rtp import RTCP_PSFB_PLI, RtcpPsfbPacket, unpack_header_extensions
 
 from realtime_engine.infra.webrtc import (
     BadCandidateError,
@@ -129,6 +129,63 @@ async def test_a_picture_loss_report_brings_a_keyframe(source: FakeSource, conne
         await sender._handle_rtcp_packet(RtcpPsfbPacket(fmt=RTCP_PSFB_PLI, ssrc=1, media_ssrc=sender._ssrc))
         while video.stream(Codec.VP8).stats.keyframes < 2:
             await viewer.receiver.next_frame()
+
+
+PLAYOUT = "http://www.webrtc.org/experiments/rtp-hdrext/playout-delay"
+AUDIO_LEVEL = "urn:ietf:params:rtp-hdrext:ssrc-audio-level"
+
+
+def extensions_of(packet: bytes) -> dict[int, bytes]:
+    """Header extensions of an RTP packet without contributing sources (RFC 3550 section 5.3.1)."""
+    assert packet[0] == 0x90
+    end = 16 + 4 * int.from_bytes(packet[14:16], "big")
+    return dict(unpack_header_extensions(int.from_bytes(packet[12:14], "big"), packet[16:end]))
+
+
+async def answered(source: FakeSource, extension: str, connect: Any, monkeypatch: pytest.MonkeyPatch) -> Viewer:
+    """A viewer whose offer has ``extension`` as well."""
+    offer = WebRtcReceiver.offer
+
+    async def offer_more(receiver: WebRtcReceiver) -> str:
+        return (await offer(receiver)).replace("a=rtcp-mux", f"a=extmap:{extension}\r\na=rtcp-mux")
+
+    monkeypatch.setattr(WebRtcReceiver, "offer", offer_more)
+    viewer: Viewer = await connect(shared(source))
+    return viewer
+
+
+async def test_every_packet_asks_to_be_shown_at_once(
+    source: FakeSource, connect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    viewer = await answered(source, f"7 {PLAYOUT}", connect, monkeypatch)
+    assert f"a=extmap:7 {PLAYOUT}" in viewer.peer.answer.splitlines()
+    transport = viewer.peer._sender.transport
+    send, sent = transport._send_rtp, []
+
+    async def note_and_send(packet: bytes) -> None:
+        if packet[1] & 0x7F not in range(72, 77):  # RTCP
+            sent.append(packet)
+        await send(packet)
+
+    monkeypatch.setattr(transport, "_send_rtp", note_and_send)
+    async with Player(source):
+        for _ in range(5):
+            await viewer.receiver.next_frame()
+    assert len(sent) >= 5
+    for packet in sent:
+        extensions = extensions_of(packet)
+        assert extensions[7] == b"\0\0\0"
+        assert extensions[1] == viewer.peer._offer.mid.encode() and len(extensions[3]) == 3
+
+
+@pytest.mark.parametrize("extension", [f"7 {AUDIO_LEVEL}", f"15 {PLAYOUT}"])
+async def test_a_viewer_that_cannot_read_the_playout_delay_is_not_sent_it(
+    source: FakeSource, extension: str, connect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    viewer = await answered(source, extension, connect, monkeypatch)
+    assert PLAYOUT not in viewer.peer.answer
+    async with Player(source):
+        await viewer.receiver.next_frame()
 
 
 async def test_controls_reach_the_server_and_replies_the_viewer(source: FakeSource, connect: Any) -> None:
@@ -350,3 +407,15 @@ async def test_candidates_may_come_later(source: FakeSource) -> None:
         await receiver.next_frame()
     await receiver.close()
     await peer.close()
+
+
+async def test_a_process_out_of_files_says_so(source: FakeSource, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def no_file(*_: Any, **__: Any) -> Any:
+        raise OSError(24, "Too many open files")
+
+    receiver = WebRtcReceiver()
+    offer = await receiver.offer()
+    monkeypatch.setattr("aiortc.RTCPeerConnection.setLocalDescription", no_file)
+    with pytest.raises(NoCandidatesError, match="Too many open files"):
+        await ViewerPeer.accept(offer, source=shared(source), on_controls=lambda text: [])
+    await receiver.close()

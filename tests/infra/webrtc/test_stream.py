@@ -218,6 +218,58 @@ async def test_only_the_newest_frame_is_encoded(bench: Bench) -> None:
     assert [(await viewer.next()).packet.is_keyframe for _ in range(2)] == [True, False]
 
 
+async def test_a_frame_whose_epoch_ends_during_its_encode_reaches_nobody(bench: Bench) -> None:
+    gate = GatedExecutor()
+    bench.video = SharedVideo(bench.source, factory=bench._encoder, executor=gate, clock=bench.clock)
+    viewer = bench.video.stream(Codec.VP8).join()
+    for number in range(3):
+        bench.source.show(frame(number, epoch=3 if number == 2 else 2))
+        await until(lambda: gate.waiting)
+        if number == 1:
+            bench.source.epoch = 3
+        gate.open()
+        if number != 1:
+            encoded = await viewer.next()
+            assert encoded.packet.is_keyframe and encoded.id.seq == number
+
+
+async def test_a_frame_whose_epoch_ends_before_its_encode_costs_nothing(bench: Bench) -> None:
+    gate = GatedExecutor()
+    bench.video = SharedVideo(bench.source, factory=bench._encoder, executor=gate, clock=bench.clock)
+    viewer = bench.video.stream(Codec.VP8).join()
+    bench.source.show(frame(0))
+    await until(lambda: gate.waiting)
+    bench.source.show(frame(1))
+    await asyncio.sleep(0.01)
+    bench.source.epoch = 3
+    gate.open()
+    await asyncio.sleep(0.01)
+    bench.source.show(frame(2, epoch=3))
+    await until(lambda: gate.waiting)
+    gate.open()
+    assert (await viewer.next()).id.seq == 2
+    assert bench.keyframes == [True, True]
+
+
+@pytest.mark.parametrize("late_by", [0, 1])
+async def test_unsent_packets_end_with_their_epoch(bench: Bench, late_by: int) -> None:
+    viewer = bench.stream.join()
+    await bench.show()
+    await viewer.next()
+    await bench.show()
+    await bench.show()
+    bench.source.epoch = 3
+    for number in range(10, 10 + late_by):  # reaches the viewer, but refers to what it is not sent
+        bench.source.show(frame(number, epoch=3))
+        await until(lambda: bench.stream.stats.frames_encoded == 4)
+    waiting = asyncio.create_task(viewer.next())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    bench.source.show(frame(20, epoch=3))
+    encoded = await waiting
+    assert encoded.packet.is_keyframe and encoded.id.epoch == 3 and encoded.id.seq == 20
+
+
 async def test_a_source_that_is_over_ends_the_viewer_without_an_error(bench: Bench) -> None:
     bench.source.close()
     with pytest.raises(StreamEnded) as ended:

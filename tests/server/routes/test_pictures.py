@@ -1,12 +1,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
 
 import httpx
+import numpy as np
+import pytest
 
 from realtime_engine.infra.mjpeg import parse_frame_id
+from realtime_engine.server.routes.pictures import MjpegResponse
 
 from ..support import HELD, Place, Served, frame_where, in_process, jpeg_colour, over_http, until
 
@@ -89,6 +94,26 @@ async def test_a_stream_ends_with_the_server() -> None:
             await parts.ended()
 
 
+async def test_a_viewer_that_takes_nothing_is_given_up() -> None:
+    left = asyncio.Event()
+
+    async def parts() -> AsyncGenerator[bytes, None]:
+        try:
+            while True:
+                yield b"part"
+        finally:
+            left.set()
+
+    async def never(message: Any = None) -> Any:
+        if message is None or message["type"] == "http.response.body":
+            await asyncio.Event().wait()
+
+    response = MjpegResponse(parts(), patience_s=0.05)
+    scope = {"type": "http", "asgi": {"spec_version": "2.3"}}
+    await asyncio.wait_for(response(scope, never, never), 10)
+    assert left.is_set()
+
+
 async def test_viewers_that_come_and_go_leave_nothing_behind() -> None:
     async with over_http() as served:
         place = await served.take()
@@ -126,6 +151,21 @@ async def test_the_newest_frame_is_encoded_once() -> None:
         assert abs(jpeg_colour(first.content)[2] - 150) < 6
         assert first.content == second.content
         assert await session.picture() is await session.picture()
+
+
+async def test_a_picture_whose_epoch_ends_during_its_encode_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with in_process(viewer_grace_s=60) as served:
+        place = await served.take()
+        session = served.session(place)
+        await frame_where(session, lambda colour: True)
+        await place.request("PATCH", "self", json={"active": False})
+
+        def encode(pixels: np.ndarray) -> bytes:
+            session.publisher.begin_epoch(session.epoch + 1)
+            return b"old"
+
+        monkeypatch.setattr(session, "_jpeg", SimpleNamespace(encode=encode))
+        assert await session.picture() is None
 
 
 async def test_before_the_first_frame_there_is_none() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -111,3 +112,20 @@ async def test_candidates_are_checked() -> None:
             ):
                 response = await served.client.patch(location, content=content, headers={**place.auth, **headers})
                 assert response.status_code == status
+
+
+async def test_one_session_has_a_bounded_number_of_viewers() -> None:
+    async with over_http() as served:
+        place = await served.take()
+        receivers = [WebRtcReceiver() for _ in range(9)]
+        offers = [await receiver.offer() for receiver in receivers]
+        answers = await asyncio.gather(*(place.request("POST", "whep", content=offer, headers=SDP) for offer in offers))
+        assert sorted(answer.status_code for answer in answers) == [201] * 8 + [503]
+        (refused,) = (answer for answer in answers if answer.status_code == 503)
+        assert refused.json()["type"].endswith(":no-webrtc") and refused.headers["retry-after"] == "5"
+        one = next(answer for answer in answers if answer.status_code == 201)
+        await served.client.delete(one.headers["location"], headers=place.auth)
+        again = await place.request("POST", "whep", content=offers[0], headers=SDP)
+        assert again.status_code == 201
+        for receiver in receivers:
+            await receiver.close()

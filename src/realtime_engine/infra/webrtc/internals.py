@@ -1,9 +1,10 @@
 """The private names of aiortc that this package uses, each checked before use.
 
-aiortc has no public way to hear a viewer's loss reports, to learn the RTP timestamp that a frame was sent with, or to
-bound the gathering of candidates, and one of its tasks survives a close that comes at a bad moment. All of these names
-are unchanged from aiortc 1.9 to 1.16. Where one is missing, the feature that needs it is left out, and one warning says
-so.
+aiortc has no public way to hear a viewer's loss reports, to learn the RTP timestamp that a frame was sent with, to send
+a header extension that it does not know, or to bound the gathering of candidates, and one of its tasks survives a close
+that comes at a bad moment. All of these names are unchanged from aiortc 1.9 to 1.16. Whatever is changed is changed on
+one connection's objects: other users of aiortc in this process notice nothing. Where one is missing, the feature that
+needs it is left out, and one warning says so.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from aiortc import RTCPeerConnection, RTCRtpReceiver, RTCRtpSender
+from aiortc import RTCPeerConnection, RTCRtpReceiver, RTCRtpSender, RTCRtpTransceiver, rtp
 from aiortc.rtcicetransport import RTCIceGatherer
+from aiortc.rtcrtpparameters import RTCRtpHeaderExtensionParameters
 from aiortc.rtp import RTCP_PSFB_FIR, RTCP_PSFB_PLI, RtcpPsfbPacket
 
 logger = logging.getLogger(__name__)
@@ -25,6 +27,8 @@ _ICE_CHECK_S = 0.02
 _RTCP_HANDLER = "_handle_rtcp_packet"
 _SENT_TIMESTAMP = "_RTCRtpSender__rtp_timestamp"
 _TIMESTAMP_MAPPER = "_RTCRtpReceiver__timestamp_mapper"
+_NEGOTIATED = "_headerExtensions"
+_EXTENSIONS_MAP = "_RTCRtpSender__rtp_header_extensions_map"
 
 
 @functools.cache
@@ -67,6 +71,28 @@ def received_timestamp(receiver: RTCRtpReceiver, pts: int) -> int | None:
         _report_missing(_TIMESTAMP_MAPPER, "received frames have no identity")
         return None
     return (origin + pts) & 0xFFFFFFFF
+
+
+def extend_headers(transceiver: RTCRtpTransceiver, extension_id: int, uri: str, value: bytes) -> bool:
+    """Accept the header extension ``uri`` (RFC 8285) that a remote offer numbered ``extension_id``, and send ``value``
+    in it with each packet.
+
+    Call it between the remote offer and the answer. False when that is not possible.
+    """
+    negotiated = getattr(transceiver, _NEGOTIATED, None)
+    extensions: Any = getattr(transceiver.sender, _EXTENSIONS_MAP, None)
+    pack, unpack = getattr(rtp, "pack_header_extensions", None), getattr(rtp, "unpack_header_extensions", None)
+    known = getattr(extensions, "set", None)
+    if not (isinstance(negotiated, list) and callable(known) and callable(pack) and callable(unpack)):
+        _report_missing(_EXTENSIONS_MAP, "browsers may delay the video by some ten milliseconds")
+        return False
+
+    def set_all(values: Any) -> Any:
+        return pack([*unpack(*known(values)), (extension_id, value)])
+
+    negotiated.append(RTCRtpHeaderExtensionParameters(id=extension_id, uri=uri))
+    extensions.set = set_all
+    return True
 
 
 def bound_gathering(gatherer: RTCIceGatherer, deadline_s: float) -> None:

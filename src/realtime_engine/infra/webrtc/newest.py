@@ -44,9 +44,9 @@ class NewestFrame:
         return self._ended
 
     def take(self) -> TimedFrame | None:
-        """What came last, unless it was taken."""
+        """What came last, unless it was taken or its epoch is over."""
         fresh, self._fresh = self._fresh, None
-        return fresh
+        return fresh if fresh is not None and fresh.frame.id.epoch >= self._source.epoch else None
 
     def reread(self) -> None:
         """Read the newest frame again, if the source still has one; it may have forgotten it since."""

@@ -10,8 +10,10 @@ from aiortc.sdp import MediaDescription, SessionDescription
 from .codecs import Codec
 from .errors import BadCandidateError, BadOfferError
 from .ice import keep_usable_candidates
+from .playout import find_extension
 
-_MOST_BYTES = 65_536
+_MOST_CHARACTERS = 32_768
+_MOST_LINES = 1024
 _BASELINE = "42"  # profile_idc, the first byte of H.264's profile-level-id
 _BASELINE_DEFAULT = "42e01f"  # what an offer without a profile-level-id means
 
@@ -25,12 +27,14 @@ class Offer:
         codecs: those of this package that the viewer decodes.
         mid: the media section whose transport carries everything.
         ufrag: the viewer's ICE user name.
+        playout_extension: its number for the playout delay, ``None`` if it knows none.
     """
 
     sdp: str
     codecs: frozenset[Codec]
     mid: str
     ufrag: str
+    playout_extension: int | None
 
     def choose(self, preference: Sequence[Codec]) -> Codec:
         """The first codec of ``preference`` that the viewer decodes. Errors: ``BadOfferError``."""
@@ -42,10 +46,12 @@ class Offer:
 
 def parse_offer(text: str) -> Offer:
     """Read and check an SDP offer. Errors: ``BadOfferError`` says what is wrong and what was expected."""
+    if len(text) > _MOST_CHARACTERS:
+        raise BadOfferError(f"the SDP offer has {len(text)} characters; at most {_MOST_CHARACTERS} are read")
+    if text.count("\n") > _MOST_LINES:
+        raise BadOfferError(f"the SDP offer has {text.count(chr(10))} lines; at most {_MOST_LINES} are read")
     if not text.lstrip().startswith("v=0"):
         raise BadOfferError(f"expected an SDP offer, which begins with 'v=0', got {text[:40]!r}")
-    if len(text) > _MOST_BYTES:
-        raise BadOfferError(f"the SDP offer has {len(text)} characters; at most {_MOST_BYTES} are read")
     try:
         sdp = keep_usable_candidates(text)
         session = SessionDescription.parse(sdp)
@@ -57,7 +63,8 @@ def parse_offer(text: str) -> Offer:
     for media in session.media:
         _check_transport(media)
     head = _bundle_head(session)
-    return Offer(sdp, _codecs(video), head.rtp.muxId, str(head.ice and head.ice.usernameFragment))
+    ufrag = str(head.ice and head.ice.usernameFragment)
+    return Offer(sdp, _codecs(video), head.rtp.muxId, ufrag, find_extension(video))
 
 
 def _video(session: SessionDescription) -> MediaDescription:

@@ -16,9 +16,10 @@ from .controls import ControlsChannel, OnControls
 from .errors import BadCandidateError, BadOfferError, NoCandidatesError, PeerClosedError
 from .ice import IceConfig, parse_fragment, to_candidate
 from .identity import frame_message
-from .internals import close_connection
+from .internals import close_connection, extend_headers
 from .liveness import Liveness, Patience
 from .offer import Offer, parse_offer
+from .playout import IMMEDIATELY, URI
 from .shared import SharedVideo
 from .track import ViewerTrack
 
@@ -78,6 +79,7 @@ class ViewerPeer:
         self._track = ViewerTrack(source.stream(codec), on_sent=self._tell, on_ended=self._video_ended)
         transceiver = connection.addTransceiver(self._track, direction="sendonly")
         transceiver.setCodecPreferences(codec_capabilities([codec]))
+        self._transceiver = transceiver
         self._sender: RTCRtpSender = transceiver.sender
         self._track.use(self._sender)
         connection.on("datachannel", self._controls.take)
@@ -190,8 +192,15 @@ class ViewerPeer:
             await connection.setRemoteDescription(RTCSessionDescription(self._offer.sdp, "offer"))
         except Exception as error:  # aiortc names no common base for what it refuses
             raise BadOfferError(f"the SDP offer cannot be used: {error}") from error
+        if self._offer.playout_extension is not None:
+            extend_headers(self._transceiver, self._offer.playout_extension, URI, IMMEDIATELY)
         ice.bound(connection)
-        await connection.setLocalDescription(await connection.createAnswer())
+        try:
+            await connection.setLocalDescription(await connection.createAnswer())
+        except OSError as error:
+            raise NoCandidatesError(
+                f"no socket for WebRTC ({error.strerror}): try again later, or use MJPEG"
+            ) from error
         self.answer = connection.localDescription.sdp
         if "a=candidate:" not in self.answer:
             raise NoCandidatesError("no local address or free UDP port for WebRTC: try again later, or use MJPEG")

@@ -22,6 +22,10 @@ class FrameSubscription(Protocol):
 class FrameSource(Protocol):
     """The frames of one session, already paced: each is meant to be shown at once."""
 
+    @property
+    def epoch(self) -> int:
+        """The newest epoch: frames of older ones are not shown any more, not even encoded ones."""
+
     def subscribe(self) -> FrameSubscription:
         """A new reader, whose first frame is the newest one if there is one.
 

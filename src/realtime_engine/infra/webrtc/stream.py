@@ -76,7 +76,7 @@ class SharedStream:
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._ended: StreamEnded | None = None
-        self._join_wanted = False
+        self._keyframe_owed = False
         self._loss_reported = False
 
     @property
@@ -100,8 +100,7 @@ class SharedStream:
             viewer._end(self._ended)
             return viewer
         self._viewers.add(viewer)
-        self._join_wanted = True
-        self._wake.set()
+        self._owe_keyframe()
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="shared video stream")
         return viewer
@@ -167,15 +166,25 @@ class SharedStream:
     async def _show(self, encoder: VideoEncoder, timed: TimedFrame) -> None:
         forced = self._keyframe_due()
         if forced:
-            self._join_wanted = self._loss_reported = False
+            self._keyframe_owed = self._loss_reported = False
         pts = self._pts(timed.at_ns)
         loop = asyncio.get_running_loop()
         packets = await loop.run_in_executor(self._executor, encoder.encode, timed.frame.pixels, forced)
         self.stats.frames_encoded += 1
+        if self._is_over(timed.frame.id):
+            self._owe_keyframe()  # nobody gets these packets, so nothing may refer to them
+            return
         for packet in packets:
             packet.pts = packet.dts = pts
             packet.time_base = _TIME_BASE
             self._deliver(EncodedFrame(packet, timed.frame.id))
+
+    def _is_over(self, frame_id: FrameId) -> bool:
+        return frame_id.epoch < self._source.epoch
+
+    def _owe_keyframe(self) -> None:
+        self._keyframe_owed = True
+        self._wake.set()
 
     def _pts(self, at_ns: int) -> int:
         real = (at_ns - self._epoch_ns) * VIDEO_CLOCK_HZ // NS_PER_S
@@ -193,12 +202,12 @@ class SharedStream:
 
     @property
     def _keyframe_wanted(self) -> bool:
-        return self._join_wanted or self._loss_reported
+        return self._keyframe_owed or self._loss_reported
 
     def _keyframe_due(self) -> bool:
         since_ns = self._clock.now_ns() - self._last_keyframe_ns
         return (
-            self._join_wanted
+            self._keyframe_owed
             or (self._loss_reported and since_ns >= _LOSS_KEYFRAME_GAP_NS)
             or (since_ns >= _BLIND_KEYFRAME_GAP_NS and any(viewer.blind for viewer in self._viewers))
         )
@@ -217,11 +226,13 @@ class StreamViewer:
 
     async def next(self) -> EncodedFrame:
         """The next packet to send; ``StreamEnded`` when there is nothing more."""
+        self._drop_what_is_over()
         while not self._unsent:
             if self._ended:
                 raise self._ended
             self._ready.clear()
             await self._ready.wait()
+            self._drop_what_is_over()
         return self._unsent.popleft()
 
     def report_loss(self) -> None:
@@ -245,6 +256,17 @@ class StreamViewer:
         self._unsent.append(encoded)
         self._ready.set()
         return True
+
+    def _drop_what_is_over(self) -> None:
+        """Drop packets of an epoch that is over, and those after them up to a keyframe of this one."""
+        unsent, stream = self._unsent, self._stream
+        if not any(stream._is_over(encoded.id) for encoded in unsent):
+            return
+        while unsent and (stream._is_over(unsent[0].id) or not unsent[0].packet.is_keyframe):
+            unsent.popleft()
+        if not unsent:
+            self._started = False
+            stream._owe_keyframe()
 
     def _end(self, ended: StreamEnded) -> None:
         self._ended = self._ended or ended

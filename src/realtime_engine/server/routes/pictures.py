@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import AsyncGenerator
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from ...infra.mjpeg import HEADERS, format_frame_id
 from ..problems import Problem
@@ -15,15 +17,31 @@ from ..runtime import runtime_of
 from ..security import bearer_or_query
 from ..session import DemoSession
 
+logger = logging.getLogger(__name__)
+
 router = APIRouter(tags=["video"])
 
 
 class MjpegResponse(StreamingResponse):
-    """Leaves the session when its viewer does, also in the middle of a picture."""
+    """Leaves the session when its viewer does, also in the middle of a picture.
 
-    def __init__(self, parts: AsyncGenerator[bytes, None]) -> None:
+    Args:
+        patience_s: seconds after which a viewer that takes nothing has gone.
+    """
+
+    def __init__(self, parts: AsyncGenerator[bytes, None], patience_s: float = 10.0) -> None:
         super().__init__(parts, headers=HEADERS)
         self._parts = parts
+        self._patience_s = patience_s
+
+    async def stream_response(self, send: Send) -> None:
+        async def send_in_time(message: Message) -> None:
+            await asyncio.wait_for(send(message), self._patience_s)
+
+        try:
+            await super().stream_response(send_in_time)
+        except asyncio.TimeoutError:
+            logger.info("a viewer by MJPEG took nothing for %g s", self._patience_s)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:

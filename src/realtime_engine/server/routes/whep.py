@@ -12,6 +12,7 @@ from ..problems import Problem
 from ..runtime import runtime_of
 from ..session import DemoSession
 from ..sessions import over
+from ..viewers import TooManyViewers
 from .sessions import Owned, OwnedEvenIfOver
 
 router = APIRouter(tags=["video"])
@@ -27,7 +28,7 @@ async def offer(request: Request, session: Owned) -> Response:
         viewer_id, peer = await session.viewers.accept(sdp)
     except BadOfferError as error:
         raise Problem("bad-offer", str(error)) from error
-    except NoCandidatesError as error:
+    except (NoCandidatesError, TooManyViewers) as error:
         raise Problem("no-webrtc", str(error), headers={"Retry-After": "5"}) from error
     except PeerClosedError:
         raise over() from None
