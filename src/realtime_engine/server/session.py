@@ -34,7 +34,6 @@ from .clients import Clients
 from .context import context_of, stage_fields
 from .counts import Counts
 from .equipment import Equipment
-from .freshness import EpochSource
 from .problems import Problem, stalled
 from .pump import Pump
 from .steering import Steering
@@ -81,8 +80,7 @@ class DemoSession:
         self.jpegs = JpegPublisher(self.publisher, equipment.jpeg, equipment.pool)
         self.mjpeg = MjpegStream(self.jpegs, config.heartbeat_s)
         fps = manifest.rate_hz * manifest.frames_per_chunk
-        source = EpochSource(self.publisher)
-        self._video = SharedVideo(source, fps=fps, bitrate=config.bitrate, factory=source.encoder)
+        self._video = SharedVideo(self.publisher, fps=fps, bitrate=config.bitrate)
         self.viewers = WebRtcViewers(self._video, self.clients, self.receive_text, IceConfig(config.ice_servers))
         self._pump = Pump(
             equipment.outbox.session(self.id),
