@@ -68,6 +68,8 @@ class ComposedEngine:
         EngineContractError: the model, its manifest or a stage is not what it should be.
     """
 
+    copies_conditioning = True
+
     def __init__(
         self,
         model: StageModel,

@@ -108,6 +108,8 @@ class RealtimeInterface(Protocol):
     ``reset(init)``
         Re-seed an attached session in place. Raises :class:`AdmissionError` *before* anything is released when the
         session could not be admitted again. Without it the loop detaches and attaches.
+    ``copies_conditioning``
+        True when the engine copies each mapping of ``due`` before anything may change it; saves the loop doing so.
     ``pending_sessions``
         Collection of ids that are attached and not yet seeded; the loop answers their Attach once they leave it.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -52,6 +52,7 @@ class _Stream:
         "claimed",
         "left",
         "live",
+        "in_ring",
         "waiters",
     )
 
@@ -64,6 +65,7 @@ class _Stream:
         self.claimed = False
         self.left = False  # its reader has gone: nobody need come for the rest
         self.live = False  # between Attached and the end of the session
+        self.in_ring = False
         self.waiters: deque[Waiter] = deque()
 
     def drop_oldest_chunk(self) -> None:
@@ -97,7 +99,7 @@ class Outbox:
         self._maxsize = maxsize
         self._lock = threading.RLock()  # the last reference to an item may go under it, and run code
         self._streams: dict[str, _Stream] = {}
-        self._ring: OrderedDict[str, _Stream] = OrderedDict()  # unclaimed streams that hold a chunk, in turn
+        self._ring: deque[_Stream] = deque()  # unclaimed streams that hold a chunk, in turn; no others
         self._getters: deque[Waiter] = deque()
         self._retired: dict[str, None] = {}  # insertion-ordered
         self._backlog = 0
@@ -131,9 +133,7 @@ class Outbox:
                 if stream is None:
                     stream = streams[item.session_id] = _Stream(item.session_id)
                 stream.items.append(item)
-                if isinstance(item, SessionEvent):
-                    self._note_event(stream, item)
-                else:
+                if isinstance(item, Chunk):
                     stream.chunks += 1
                     self._backlog += 1
                     if stream.chunks > maxsize > 0:
@@ -141,9 +141,13 @@ class Outbox:
                         self._backlog -= 1
                         self._dropped += 1
                     if not stream.claimed:
-                        ring.setdefault(item.session_id, stream)
+                        if not stream.in_ring:
+                            stream.in_ring = True
+                            ring.append(stream)
                         if self._getters:
                             next_in(self._getters, woken)
+                else:
+                    self._note_event(stream, item)
                 if stream.waiters:
                     next_in(stream.waiters, woken)
 
@@ -212,7 +216,7 @@ class Outbox:
         """The next chunk in turn; ``None`` when there is none yet. Raises :class:`OutboxClosed` at the end."""
         ring = self._ring
         if ring:
-            session_id, stream = ring.popitem(last=False)
+            stream = ring.popleft()
             item = stream.items.popleft()
             while not isinstance(item, Chunk):
                 stream.passed.append(item)
@@ -220,9 +224,11 @@ class Outbox:
             stream.chunks -= 1
             self._backlog -= 1
             if stream.chunks:
-                ring[session_id] = stream
-            elif not stream.live:
-                self._retire_if_over(stream)
+                ring.append(stream)
+            else:
+                stream.in_ring = False
+                if not stream.live:
+                    self._retire_if_over(stream)
             return item
         if self._closed:
             raise OutboxClosed("the serve loop has ended and every chunk was read")
@@ -236,8 +242,14 @@ class Outbox:
         if len(self._retired) > _KEPT_RETIRED:
             oldest = next(iter(self._retired))
             del self._retired[oldest]
-            self._ring.pop(oldest, None)
-            self._backlog -= self._streams.pop(oldest).chunks
+            gone = self._streams.pop(oldest)
+            self._leave_ring(gone)
+            self._backlog -= gone.chunks
+
+    def _leave_ring(self, stream: _Stream) -> None:
+        if stream.in_ring:
+            stream.in_ring = False
+            self._ring.remove(stream)
 
     # -- the readers' end: one session
 
@@ -256,7 +268,7 @@ class Outbox:
                 raise SessionClaimedError(f"session {session_id!r} is claimed: one reader a session, close() it first")
             stream.claimed = True
             stream.left = False
-            self._ring.pop(session_id, None)
+            self._leave_ring(stream)
             self._retired.pop(session_id, None)
             stream.items.extendleft(reversed(stream.passed))
             stream.passed.clear()
@@ -296,7 +308,8 @@ class Outbox:
             readers = list(stream.waiters)
             stream.waiters.clear()
             if stream.chunks:
-                self._ring[stream.session_id] = stream
+                stream.in_ring = True
+                self._ring.append(stream)
             if not stream.items and not stream.live:
                 self._streams.pop(stream.session_id, None)  # read to its end: nothing to keep
             else:

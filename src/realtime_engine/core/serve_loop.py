@@ -69,6 +69,7 @@ class ServeLoop:
         self._monitor = monitor
         monitor.outbox = outbox
         self._max_failures = max_consecutive_failures
+        self._engine_copies = getattr(engine, "copies_conditioning", False) is True
         self._log = LogLimiter(logger, clock)
         self._wakeup = Wakeup()
         self._sleeping = False
@@ -205,7 +206,7 @@ class ServeLoop:
         begin = self._clock.now_ns()
         self._record_input(begin)
         outcome = Outcome()
-        due = {sid: dict(s.conditioning) if not s.events else s.take_conditioning() for sid, s in self._due.items()}
+        due = self._take_due()
         if due or self._stepper.primed:
             self._stepper.step(due, outcome, flush=bool(self._apart or not due))
         for session in list(self._apart.values()):
@@ -216,6 +217,11 @@ class ServeLoop:
             self._put(self._held.take())
         self._monitor.ticks += 1
         self._monitor.step.record(self._clock.now_ns() - begin)
+
+    def _take_due(self) -> dict[str, Mapping[str, Any]]:
+        if self._engine_copies:
+            return {sid: s.take_conditioning() if s.events else s.conditioning for sid, s in self._due.items()}
+        return {sid: s.take_conditioning() if s.events else dict(s.conditioning) for sid, s in self._due.items()}
 
     def _record_input(self, begin: int) -> None:
         for session, received_ns in self._fresh:
