@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 import threading
 from typing import Any
 
@@ -12,7 +13,7 @@ from .contract import RealtimeInterface
 from .errors import EngineContractError
 from .monitor import ServeMonitor
 from .queues import Inbox, Outbox
-from .serve_loop import ServeLoop, check_serve_arguments
+from .serve_loop import ServeLoop
 from .waiters import call_soon
 
 __all__ = ["default_serve", "run_engine"]
@@ -43,7 +44,7 @@ async def default_serve(
     Raises:
         Exception: what ``engine.manifest()`` raised. Nothing that a hook raises later ends the loop.
     """
-    check_serve_arguments(stop, outbox, tick_interval_s, max_consecutive_failures)
+    _check_arguments(stop, outbox, tick_interval_s, max_consecutive_failures)
     serving = ServeLoop(
         engine,
         inbox,
@@ -106,3 +107,16 @@ def _run_on_thread(serving: ServeLoop) -> asyncio.Future[None]:
 
     threading.Thread(target=main, name="realtime-engine", daemon=True).start()
     return ended
+
+
+def _check_arguments(
+    stop: asyncio.Event, outbox: Outbox, tick_interval_s: float | None, max_consecutive_failures: int
+) -> None:
+    if not isinstance(stop, asyncio.Event):
+        raise TypeError(f"stop must be an asyncio.Event, got {stop!r}")
+    if outbox.closed:
+        raise ValueError("the outbox is closed already: each serve loop needs a new one")
+    if tick_interval_s is not None and not (math.isfinite(tick_interval_s) and tick_interval_s >= 0):
+        raise ValueError(f"tick_interval_s must be a finite number of seconds, 0 or more, got {tick_interval_s!r}")
+    if max_consecutive_failures < 1:
+        raise ValueError(f"max_consecutive_failures must be 1 or more, got {max_consecutive_failures!r}")

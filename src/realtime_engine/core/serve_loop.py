@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -451,16 +449,3 @@ class ServeLoop:
 
 class _NotReleased(Exception):
     """A reset was refused with the session untouched."""
-
-
-def check_serve_arguments(
-    stop: asyncio.Event, outbox: Outbox, tick_interval_s: float | None, max_consecutive_failures: int
-) -> None:
-    if not isinstance(stop, asyncio.Event):
-        raise TypeError(f"stop must be an asyncio.Event, got {stop!r}")
-    if outbox.closed:
-        raise ValueError("the outbox is closed already: each serve loop needs a new one")
-    if tick_interval_s is not None and not (math.isfinite(tick_interval_s) and tick_interval_s >= 0):
-        raise ValueError(f"tick_interval_s must be a finite number of seconds, 0 or more, got {tick_interval_s!r}")
-    if max_consecutive_failures < 1:
-        raise ValueError(f"max_consecutive_failures must be 1 or more, got {max_consecutive_failures!r}")
