@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from .contract import AdmissionError, EngineManifest, SessionInit, StepResult
 from .encodes import Encodes, run_stages
-from .equality import same_mapping
+from .equality import same_value
 from .errors import EngineContractError, StepFailure, describe, reraise_interrupt
 from .heavy import SitOutBudget
 from .hooks import call_hook
@@ -117,7 +117,7 @@ class ComposedEngine:
             raise ValueError(f"{name_of(model)}.heavy_policy() must return one of {_POLICIES}, got {policy!r}")
         self._sits_out = policy == "sit_out"
         self._seed_ready = getattr(model, "seed_ready", None)
-        self._heavy_equal = getattr(model, "heavy_equal", None) or same_mapping
+        self._heavy_equal = getattr(model, "heavy_equal", None) or same_value
         self._cuda_device = getattr(model, "cuda_device", None)
 
     def _decide_pipeline(self, pipeline: bool | None) -> bool:
@@ -138,8 +138,7 @@ class ComposedEngine:
             return
         if not self._free:
             raise AdmissionError(f"the engine is full: all {len(self._rows)} rows are taken")
-        if not self._midrun_attach and any(row.seeded for row in self._rows.values()):
-            raise AdmissionError("the cohort is running and this engine admits nobody in mid-run (midrun_attach=False)")
+        self._check_midrun(None)
         context = dict(init.context)
         row = Row(self._free.pop(0), init.session_id, context)
         self._rows[init.session_id] = row
@@ -150,11 +149,15 @@ class ComposedEngine:
         row = self._rows.get(init.session_id)
         if row is None:
             raise AdmissionError(f"session {init.session_id!r} is not attached")
-        if not self._midrun_attach and any(other.seeded for other in self._rows.values() if other is not row):
-            raise AdmissionError("the cohort is running and this engine admits nobody in mid-run (midrun_attach=False)")
+        self._check_midrun(row)
         fresh = SessionInit(init.session_id, dict(init.context))
         self.detach(init.session_id)
         self.attach(fresh)
+
+    def _check_midrun(self, newcomer: Row | None) -> None:
+        others = (row for row in self._rows.values() if row is not newcomer)
+        if not self._midrun_attach and any(row.seeded for row in others):
+            raise AdmissionError("the cohort is running and this engine admits nobody in mid-run (midrun_attach=False)")
 
     def step(self, due: Mapping[str, Mapping[str, Any]]) -> list[StepResult]:
         """Advance ``due``; see :class:`~realtime_engine.core.contract.RealtimeInterface`.

@@ -41,11 +41,6 @@ def _is_true(outcome: Any) -> bool:
     return isinstance(outcome, (bool, np.bool_)) and bool(outcome)
 
 
-def same_mapping(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
-    """Same keys, same values; see :func:`same_value`."""
-    return same_value(left, right)
-
-
 def _same_array(left: Any, right: Any) -> bool:
     if not isinstance(left, np.ndarray) or not isinstance(right, np.ndarray):
         return False

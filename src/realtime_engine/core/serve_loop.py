@@ -133,8 +133,6 @@ class ServeLoop:
             else:
                 self._sleep_until_input()
                 self.apply_inbox()
-                if not self._steppable:
-                    self._fresh.clear()
                 deadlines.resume(self._clock.now_ns())
 
     @property
@@ -148,7 +146,6 @@ class ServeLoop:
             return
         self.apply_inbox()
         if not self._steppable:
-            self._fresh.clear()
             return  # everybody has left or paused: the beat starts anew with the next arrival
         self.tick()
         now = self._clock.now_ns()
@@ -198,6 +195,8 @@ class ServeLoop:
             self._releases.retry(self._clock.now_ns())
         if self._arriving:
             self._announce_seeded(paused_only=True)
+        if not self._steppable:
+            self._fresh.clear()
 
     def tick(self) -> None:
         """Step everybody who is due, once."""
