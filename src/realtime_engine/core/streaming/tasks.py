@@ -1,0 +1,76 @@
+"""What a stage is asked to do, and for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+__all__ = [
+    "StreamingSessionCloseReason",
+    "StreamingSessionContext",
+    "StreamingSessionStatus",
+    "StreamingStageInvocation",
+    "StreamingTaskKey",
+]
+
+
+class StreamingSessionStatus(str, Enum):
+    """Where a session is in its life."""
+
+    RUNNING = "running"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+    CLOSED = "closed"
+
+
+class StreamingSessionCloseReason(str, Enum):
+    """Why a stage is to let go of a session."""
+
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+    CLOSED = "closed"
+    SHUTDOWN = "shutdown"
+
+
+@dataclass(frozen=True)
+class StreamingSessionContext:
+    """One life of a session: the id may be used again, with a greater epoch."""
+
+    session_id: str
+    session_epoch: int
+
+
+@dataclass(frozen=True)
+class StreamingTaskKey:
+    """Identity of one invocation of one stage.
+
+    Attributes:
+        session_id, session_epoch: whose.
+        sequence_id: which chunk, from 0.
+        stage_id: of which stage.
+        request_id: unique in this orchestrator.
+    """
+
+    session_id: str
+    session_epoch: int
+    sequence_id: int
+    stage_id: str
+    request_id: str
+
+
+@dataclass(frozen=True)
+class StreamingStageInvocation:
+    """One piece of work for a stage.
+
+    Attributes:
+        key: its identity.
+        inputs: artifact -> value, for everything that the stage consumes.
+        is_first: the session's first chunk.
+        is_last: the session's last chunk, when that is known.
+    """
+
+    key: StreamingTaskKey
+    inputs: Mapping[str, object]
+    is_first: bool
+    is_last: bool
