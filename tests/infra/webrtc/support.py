@@ -190,7 +190,7 @@ class FakeEncoder:
         self.closed = False
         self.error: Exception | None = None
 
-    def encode(self, pixels: np.ndarray, force_keyframe: bool = False) -> list[av.Packet]:
+    def encode(self, planes: np.ndarray, force_keyframe: bool = False, *, at_ns: int) -> list[av.Packet]:
         assert not self.closed
         if self.error:
             raise self.error
@@ -219,9 +219,9 @@ class CountingFactory:
         encoder = self._make(*args)
         encode = encoder.encode
 
-        def count_and_encode(*call: Any) -> Any:
+        def count_and_encode(*call: Any, **named: Any) -> Any:
             self.encodes += 1
-            return encode(*call)
+            return encode(*call, **named)
 
         encoder.encode = count_and_encode
         self.made.append(encoder)

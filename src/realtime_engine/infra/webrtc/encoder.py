@@ -1,4 +1,4 @@
-"""Video encoders for live viewing: RGB pixels in, packets out, no frame of delay.
+"""Video encoders for live viewing: I420 planes in, packets out, no frame of delay.
 
 The settings are those that were measured to give the best picture for the time on few cores: one thread, no lookahead,
 no B-frames, keyframes only on demand. Colours are BT.601 limited range, and H.264 streams say so, since a decoder
@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from typing import ClassVar, Protocol
 
 import av
-import cv2
 import numpy as np
 from av.video.codeccontext import VideoCodecContext
 from av.video.frame import PictureType
@@ -36,17 +35,6 @@ def default_bitrate(width: int, height: int, fps: float = _REFERENCE_FPS) -> int
     return max(round(_REFERENCE_BITRATE * size * fps / _REFERENCE_FPS), _LEAST_BITRATE)
 
 
-def to_i420(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """(height, width, 3) RGB to planar 4:2:0, (height * 3 / 2, width), BT.601 limited range.
-
-    An odd side grows by one row or column that repeats the last.
-    """
-    height, width = pixels.shape[:2]
-    if height % 2 or width % 2:
-        pixels = cv2.copyMakeBorder(pixels, 0, height % 2, 0, width % 2, cv2.BORDER_REPLICATE)  # type: ignore[assignment]
-    return cv2.cvtColor(pixels, cv2.COLOR_RGB2YUV_I420)  # type: ignore[return-value]
-
-
 def _to_frame(planes: NDArray[np.uint8]) -> av.VideoFrame:
     """Wrap I420 planes, without a copy where PyAV can: it takes heights for multiples of 4."""
     height, width = planes.shape[0] * 2 // 3, planes.shape[1]
@@ -65,10 +53,16 @@ def _to_frame(planes: NDArray[np.uint8]) -> av.VideoFrame:
 class VideoEncoder(Protocol):
     """One stream. Not thread-safe: one call at a time, from whichever thread."""
 
-    def encode(self, pixels: NDArray[np.uint8], force_keyframe: bool = False) -> list[av.Packet[av.VideoStream]]:
-        """Packets of this picture, (height, width, 3) uint8 RGB; the first of a stream is a keyframe.
+    def encode(
+        self, planes: NDArray[np.uint8], force_keyframe: bool = False, *, at_ns: int
+    ) -> list[av.Packet[av.VideoStream]]:
+        """Packets of this picture; the first of a stream is a keyframe.
 
         A new size begins a new stream, with a keyframe. After ``close``: ``ValueError``.
+
+        Args:
+            planes: I420, (height * 3 / 2, width) uint8, both sides even, as of :func:`~..colour.to_i420`.
+            at_ns: when the picture is meant to be shown, in nanoseconds; the rate control follows it.
         """
 
     def set_bitrate(self, bits_per_second: int) -> None:
@@ -99,12 +93,14 @@ class PyavEncoder(ABC):
         self._count = 0
         self._closed = False
 
-    def encode(self, pixels: NDArray[np.uint8], force_keyframe: bool = False) -> list[av.Packet[av.VideoStream]]:
+    def encode(
+        self, planes: NDArray[np.uint8], force_keyframe: bool = False, *, at_ns: int
+    ) -> list[av.Packet[av.VideoStream]]:
         if self._closed:
             raise ValueError("this encoder is closed")
-        if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != np.uint8:
-            raise ValueError(f"expected (height, width, 3) uint8 RGB, got {pixels.shape} {pixels.dtype}")
-        frame = _to_frame(to_i420(pixels))
+        if planes.ndim != 2 or planes.shape[0] % 3 or planes.shape[1] % 2 or planes.dtype != np.uint8:
+            raise ValueError(f"expected I420 planes (height * 3 / 2, width) uint8, got {planes.shape} {planes.dtype}")
+        frame = _to_frame(planes)
         context = self._context_for(frame.width, frame.height)
         frame.pts = self._count  # an even cadence, since libvpx takes the rate control's time from it
         frame.time_base = self._time_base

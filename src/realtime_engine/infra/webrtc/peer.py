@@ -21,7 +21,7 @@ from .liveness import Liveness, Patience
 from .offer import Offer, parse_offer
 from .playout import IMMEDIATELY, URI
 from .shared import SharedVideo
-from .track import ViewerTrack
+from .track import SentFrame, ViewerTrack
 
 logger = logging.getLogger(__name__)
 
@@ -232,9 +232,9 @@ class ViewerPeer:
     def _video_ended(self, error: BaseException | None) -> None:
         self._begin_close(CloseReason.SOURCE_ENDED if error is None else CloseReason.FAILED)
 
-    def _tell(self, rtp: int, frame_id: FrameId) -> None:
+    def _tell(self, sent: SentFrame) -> None:
         if self._message is None or not self._controls.is_open:
             return
-        text = self._message(rtp, frame_id)
+        text = self._message(sent.rtp, sent.encoded.id)
         if text is not None:
             self._controls.send(text)

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import av
 
 from ...core.clock import NS_PER_S, Clock
+from ..colour import to_i420
 from ..frame import FrameId
 from .encoder import VideoEncoder
 from .newest import NewestFrame, TimedFrame
@@ -34,10 +35,16 @@ _MOST_UNSENT = 4
 
 
 class EncodedFrame(NamedTuple):
-    """A packet, its presentation time in 90 kHz set, and the identity of its frame."""
+    """A packet, its presentation time in 90 kHz set, and the identity of its frame.
+
+    Attributes:
+        paced_ns: when the frame was shown to the stream. encoded_ns: when its packet was there.
+    """
 
     packet: av.Packet[av.VideoStream]
     id: FrameId
+    paced_ns: int
+    encoded_ns: int
 
 
 class StreamEnded(Exception):
@@ -169,7 +176,8 @@ class SharedStream:
             self._keyframe_owed = self._loss_reported = False
         pts = self._pts(timed.at_ns)
         loop = asyncio.get_running_loop()
-        packets = await loop.run_in_executor(self._executor, encoder.encode, timed.frame.pixels, forced)
+        packets = await loop.run_in_executor(self._executor, _encode, encoder, timed, forced)
+        encoded_ns = self._clock.now_ns()
         self.stats.frames_encoded += 1
         if self._is_over(timed.frame.id):
             self._owe_keyframe()  # nobody gets these packets, so nothing may refer to them
@@ -177,7 +185,7 @@ class SharedStream:
         for packet in packets:
             packet.pts = packet.dts = pts
             packet.time_base = _TIME_BASE
-            self._deliver(EncodedFrame(packet, timed.frame.id))
+            self._deliver(EncodedFrame(packet, timed.frame.id, timed.at_ns, encoded_ns))
 
     def _is_over(self, frame_id: FrameId) -> bool:
         return frame_id.epoch < self._source.epoch
@@ -211,6 +219,10 @@ class SharedStream:
             or (self._loss_reported and since_ns >= _LOSS_KEYFRAME_GAP_NS)
             or (since_ns >= _BLIND_KEYFRAME_GAP_NS and any(viewer.blind for viewer in self._viewers))
         )
+
+
+def _encode(encoder: VideoEncoder, timed: TimedFrame, forced: bool) -> list[av.Packet[av.VideoStream]]:
+    return encoder.encode(to_i420(timed.frame.pixels), forced, at_ns=timed.at_ns)
 
 
 class StreamViewer:

@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import NamedTuple
 
 import av
 from aiortc import MediaStreamTrack, RTCRtpSender
 from aiortc.mediastreams import MediaStreamError
 
-from ..frame import FrameId
+from ...core.clock import MONOTONIC
 from .internals import hear_losses, sent_timestamp
-from .stream import SharedStream, StreamEnded, StreamViewer
+from .stream import EncodedFrame, SharedStream, StreamEnded, StreamViewer
 
 logger = logging.getLogger(__name__)
+
+
+class SentFrame(NamedTuple):
+    """A frame that is on the wire.
+
+    Attributes:
+        rtp: the RTP timestamp that it was sent with, in 90 kHz.
+        encoded: the frame. sent_ns: when its last packet was handed to the network.
+    """
+
+    rtp: int
+    encoded: EncodedFrame
+    sent_ns: int
 
 
 class ViewerTrack(MediaStreamTrack):
@@ -23,7 +37,7 @@ class ViewerTrack(MediaStreamTrack):
 
     Args:
         stream: where the packets come from.
-        on_sent: told of each frame after it was sent: RTP timestamp and identity.
+        on_sent: told of each frame after it was sent.
         on_ended: told once when no more packets will come, with the error if there was one.
     """
 
@@ -33,7 +47,7 @@ class ViewerTrack(MediaStreamTrack):
         self,
         stream: SharedStream,
         *,
-        on_sent: Callable[[int, FrameId], None],
+        on_sent: Callable[[SentFrame], None],
         on_ended: Callable[[BaseException | None], None],
     ) -> None:
         super().__init__()
@@ -44,7 +58,7 @@ class ViewerTrack(MediaStreamTrack):
         self._sender: RTCRtpSender | None = None
         self._blind = True
         self._viewer: StreamViewer | None = None
-        self._in_flight: FrameId | None = None
+        self._in_flight: EncodedFrame | None = None
 
     def use(self, sender: RTCRtpSender) -> None:
         """Listen to the loss reports of ``sender``, which sends this track."""
@@ -68,7 +82,7 @@ class ViewerTrack(MediaStreamTrack):
             logger.exception("a viewer's track failed")
             self._on_ended(error)
             raise MediaStreamError from error
-        self._in_flight = encoded.id
+        self._in_flight = encoded
         return encoded.packet
 
     def stop(self) -> None:
@@ -84,7 +98,7 @@ class ViewerTrack(MediaStreamTrack):
         self.frames_sent += 1
         rtp = sent_timestamp(self._sender)
         if rtp is not None:
-            self._on_sent(rtp, sent)
+            self._on_sent(SentFrame(rtp, sent, MONOTONIC.now_ns()))
 
     def _report_loss(self) -> None:
         if self._viewer is not None:
