@@ -266,7 +266,7 @@ async def test_the_end_of_the_session_ends_its_viewers(source: FakeSource, conne
 async def test_an_error_in_the_video_closes_the_connection(
     source: FakeSource, connect: Any, part: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(*_: Any) -> Any:
+    def broken(*_: Any, **__: Any) -> Any:
         raise RuntimeError("broken on purpose")
 
     factory = CountingFactory(create_encoder)
