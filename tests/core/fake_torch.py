@@ -60,7 +60,7 @@ class FakeTorch(types.ModuleType):
         self.host_seen: set[str] = set()
         self.before: dict[str, set[str]] = {}  # operation -> what is ordered before it
         self.stream_of: dict[str, FakeStream | None] = {}
-        self.current: FakeStream | None = None
+        self._local = threading.local()  # each thread has a current stream of its own
         self.probes = 0
         self.default_stream = FakeStream.__new__(FakeStream)
         self.default_stream.seen = {"weights"}
@@ -72,6 +72,10 @@ class FakeTorch(types.ModuleType):
             Event=lambda: FakeEvent(self),
             stream=self._use,
         )
+
+    @property
+    def current(self) -> FakeStream | None:
+        return getattr(self._local, "current", None)
 
     @property
     def hot(self) -> FakeStream:
@@ -96,8 +100,8 @@ class FakeTorch(types.ModuleType):
 
     @contextlib.contextmanager
     def _use(self, stream: FakeStream) -> Iterator[None]:
-        outer, self.current = self.current, stream
+        outer, self._local.current = self.current, stream
         try:
             yield
         finally:
-            self.current = outer
+            self._local.current = outer

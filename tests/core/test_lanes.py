@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from realtime_engine import ComposedEngine, Lane, SessionInit
+from realtime_engine import ComposedEngine, Lane, SessionInit, StepFailure
 from realtime_engine.core.lanes import InlineLane, ThreadLane, cuda_torch, inline_lanes, thread_lanes
 from realtime_engine.examples import CpuStageModel
 
@@ -335,10 +335,47 @@ class TestCuda:
         with pytest.raises(ValueError, match="hot"):
             engine.step({"a": {}})
 
-    def test_cuda_goes_before_threads(self, torch):
-        engine = ComposedEngine(MarkedModel(torch), lanes="thread")
-        engine.step({})
-        assert len(torch.streams) == 3
+    def test_with_threads_an_encode_that_waits_on_the_host_holds_up_nobody_else(self, torch):
+        model = MarkedModel(torch)
+        engine = ComposedEngine(model, pipeline=False, lanes="thread")
+        attach(engine, "a", "b", prompt="x")
+        engine.step({"a": {"prompt": "x"}, "b": {"prompt": "x"}})
+        go_on = threading.Event()
+        model.before["encode"] = lambda batch: go_on.wait(WAIT_S)
+        for _ in range(3):
+            results = engine.step({"a": {"prompt": "y"}, "b": {"prompt": "x"}})
+            assert [result.session_id for result in results] == ["b"]
+        go_on.set()
+        engine.detach("b")
+        engine._lanes.encode.sync()
+        results = engine.step({"a": {"prompt": "y"}})
+        assert [result.output.prompt for result in results] == ["y"]
+        assert torch.stream_of["encode#0"] is torch.encode, "the thread feeds ENCODE's stream"
+        assert "hot#0" in torch.before["encode#0"]
+
+    def test_with_threads_a_row_rejoins_only_when_the_device_says_that_its_encode_is_over(self, torch):
+        engine = ComposedEngine(MarkedModel(torch), pipeline=False, lanes="thread")
+        attach(engine, "a", prompt="x")
+        engine.step({"a": {"prompt": "x"}})
+        torch.busy.add(torch.encode)
+        engine.step({"a": {"prompt": "y"}})
+        engine._lanes.encode.sync()
+        assert engine.step({"a": {"prompt": "y"}}) == []
+        torch.busy.clear()
+        (result,) = engine.step({"a": {"prompt": "y"}})
+        assert result.output.prompt == "y"
+
+    def test_with_threads_a_failing_encode_is_its_rows_failure(self, torch):
+        model = MarkedModel(torch)
+        engine = ComposedEngine(model, pipeline=False, lanes="thread")
+        attach(engine, "a", "b", prompt="x")
+        engine.step({"a": {"prompt": "x"}, "b": {"prompt": "x"}})
+        model.before["encode"] = lambda batch: (_ for _ in ()).throw(ValueError("bad prompt"))
+        engine.step({"a": {"prompt": "y"}, "b": {"prompt": "x"}})
+        engine._lanes.encode.sync()
+        with pytest.raises(StepFailure, match="bad prompt") as caught:
+            engine.step({"a": {"prompt": "y"}, "b": {"prompt": "x"}})
+        assert set(caught.value.failures) == {"a"}
 
 
 def test_work_that_never_ends_on_a_thread_lane_lets_the_process_end():

@@ -59,7 +59,10 @@ class ComposedEngine:
         midrun_attach: whether a session may join while seeded ones run. ``False`` is for models that seed a cohort in
             one go; a later arrival gets :class:`AdmissionError`.
         lanes: ``"auto"`` uses CUDA streams where torch has a device, and runs everything on the stepping thread
-            elsewhere. ``"thread"`` gives ENCODE, and DEFERRED of a pipeline, worker threads where there is no CUDA.
+            elsewhere. ``"thread"`` gives ENCODE, and DEFERRED of a pipeline, worker threads where there is no CUDA;
+            with CUDA it feeds ENCODE's stream from a worker thread, so that an encode which waits for the device
+            (``.item()``, a copy from pageable memory) or computes long on the host holds up nobody else. Settings that
+            torch keeps for each thread (gradients, autocast) are then the stage's own business.
 
     Not thread-safe: the serve loop calls it from one thread.
 
@@ -396,7 +399,8 @@ class ComposedEngine:
     def _open_lanes(self) -> Lanes:
         torch = cuda_torch(declared=self._cuda_device is not None)
         if torch is not None:
-            self._lanes = cuda_lanes(torch, self._cuda_device() if self._cuda_device is not None else None)
+            device = self._cuda_device() if self._cuda_device is not None else None
+            self._lanes = cuda_lanes(torch, device, threaded=self._lane_choice == "thread")
         elif self._lane_choice == "thread":
             self._lanes = thread_lanes(pipelined=self._pipelined)
         else:

@@ -171,11 +171,16 @@ def cuda_torch(*, declared: bool) -> Any | None:
     return torch if cuda is not None and cuda.is_available() else None
 
 
-def cuda_lanes(torch: Any, device: Any | None) -> Lanes:
-    """Three streams on ``device`` (``None``: the calling thread's current one)."""
+def cuda_lanes(torch: Any, device: Any | None, *, threaded: bool = False) -> Lanes:
+    """Three streams on ``device`` (``None``: the calling thread's current one).
+
+    Args:
+        threaded: feed ENCODE's stream from a worker thread.
+    """
     if device is None:
         device = torch.cuda.current_device()
-    return Lanes(CudaLane(torch, device), CudaLane(torch, device), CudaLane(torch, device))
+    hot, deferred, encode = (CudaLane(torch, device) for _ in range(3))
+    return Lanes(hot, deferred, FedLane(encode, ThreadLane("lane-encode")) if threaded else encode)
 
 
 # -- threads
@@ -234,6 +239,40 @@ def _run_after(after: tuple[Completion, ...], work: Callable[[], None]) -> None:
         with contextlib.suppress(BaseException):  # whoever holds that completion deals with its error
             completion.wait()
     work()
+
+
+class _FedCompletion:
+    def __init__(self) -> None:
+        self.ended: Completion = DONE  # set by the feeding thread before it has ended
+        self.fed: Completion = DONE  # set by the submitter
+
+    def done(self) -> bool:
+        return self.fed.done() and self.ended.done()
+
+    def wait(self) -> None:
+        self.fed.wait()
+        self.ended.wait()
+
+
+class FedLane:
+    """A stream that a thread of its own feeds: work that waits for the device on the way holds up no other lane."""
+
+    def __init__(self, stream: CudaLane, feeder: ThreadLane) -> None:
+        self._stream = stream
+        self._feeder = feeder
+
+    def submit(self, work: Callable[[], None], after: Iterable[Completion] = ()) -> Completion:
+        completion, after = _FedCompletion(), tuple(after)
+
+        def feed() -> None:
+            completion.ended = self._stream.submit(work, after)
+
+        completion.fed = self._feeder.submit(feed)
+        return completion
+
+    def sync(self) -> None:
+        self._feeder.sync()
+        self._stream.sync()
 
 
 def thread_lanes(*, pipelined: bool) -> Lanes:
