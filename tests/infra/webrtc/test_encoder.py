@@ -258,13 +258,14 @@ def test_a_new_rate_is_met_within_3_seconds(kind: type[PyavEncoder], fps: int, b
 
 
 def test_vp8_does_not_pay_back_what_it_could_not_save() -> None:
-    encoder = Vp8Encoder(bitrate=15_000)  # less than these pictures take at the coarsest
-    times = steady(30, 20)
-    assert rate_between(encode_busy(encoder, times[:450]), 0, 15) > 30_000
-    encoder.set_bitrate(22_000)
-    encoder.set_bitrate(RATE)
-    sizes = encode_busy(encoder, times[450:])
-    assert rate_between(sizes, 17, 20) == pytest.approx(RATE, rel=0.15)
+    encoder = Vp8Encoder(bitrate=100_000)
+    times = steady(60, 24)
+    encode_busy(encoder, times[:60])
+    encoder.set_bitrate(25_000)
+    assert rate_between(encode_busy(encoder, times[60 : 18 * 60]), 1, 18) > 40_000  # these pictures take no less
+    encoder.set_bitrate(100_000)
+    sizes = encode_busy(encoder, times[18 * 60 :])
+    assert rate_between(sizes, 20, 24) == pytest.approx(100_000, rel=0.1)
     encoder.close()
 
 
