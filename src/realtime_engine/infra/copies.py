@@ -14,6 +14,7 @@ class Copy(str, enum.Enum):
     """The ways in which pixels are written again. The value is the name in metrics."""
 
     DEVICE_TO_HOST = "device_to_host"
+    """Planes off a GPU; the time includes making them there."""
     LAYOUT = "layout"
     """Axes, channels or value range on the host."""
     RGB_TO_I420 = "rgb_to_i420"
