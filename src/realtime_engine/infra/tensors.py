@@ -14,9 +14,13 @@ from .colour import i420_shape
 # BT.601, limited range (ITU-R BT.601-7, 2.5.3): Y, U and V of R, G and B in 0..255
 _RED, _BLUE = 0.299, 0.114
 _LUMA = np.array([_RED, 1 - _RED - _BLUE, _BLUE])
-_Y = 219 / 255 * _LUMA
-_U = 112 / 255 / (1 - _BLUE) * (np.array([0, 0, 1]) - _LUMA)
-_V = 112 / 255 / (1 - _RED) * (np.array([1, 0, 0]) - _LUMA)
+_YUV = np.stack(
+    [
+        219 / 255 * _LUMA,
+        112 / 255 / (1 - _BLUE) * (np.array([0, 0, 1]) - _LUMA),
+        112 / 255 / (1 - _RED) * (np.array([1, 0, 0]) - _LUMA),
+    ]
+)
 _HALF = 0.5  # the cast to bytes cuts off
 
 _RANGES = {"uint8": (0.0, 255.0), "zero_one": (0.0, 1.0), "minus_one_one": (-1.0, 1.0)}
@@ -49,10 +53,9 @@ class TensorConverter:
         scale = 255 / (high - low)
         # not scalars: next to them, half precision would stay half
         self._low, self._high = self._constant([low]), self._constant([high])
-        self._y, self._uv = self._constant(_Y[None, None] * scale), self._constant(np.stack([_U, _V])[None] * scale)
-        # grey has no colour, so the low end of the range only counts for luma
-        self._y_bias = self._constant([[[16 - low * scale * _Y.sum() + _HALF]]])
-        self._uv_bias = self._constant([[[128 + _HALF]]])
+        self._matrix = self._constant(_YUV[None] * scale)
+        bias = np.array([16, 128, 128]) - low * scale * _YUV.sum(axis=1) + _HALF
+        self._bias = self._constant(bias[None, :, None])
         self._stream = torch.cuda.Stream(device, priority=-1) if device.type == "cuda" else None
 
     def __call__(self, output: Any, layout: str) -> tuple[NDArray[np.uint8], int, int]:
@@ -93,15 +96,15 @@ class TensorConverter:
         return floats
 
     def _planes(self, floats: Any) -> Any:
+        """One product for every pixel, also where colour is not wanted: cheaper than a gather and a second one."""
         torch = self._torch
         frames, _, rows, columns = floats.shape
         pixels = rows * columns
+        matrix = self._matrix.expand(frames, 3, 3)
+        yuv = torch.baddbmm(self._bias, matrix, floats.reshape(frames, 3, pixels)).reshape(frames, 3, rows, columns)
         planes = torch.empty((frames, pixels * 3 // 2), dtype=torch.uint8, device=self._device)
-        corners = floats[:, :, ::2, ::2].reshape(frames, 3, pixels // 4)
-        y = torch.baddbmm(self._y_bias, self._y.expand(frames, 1, 3), floats.reshape(frames, 3, pixels))
-        uv = torch.baddbmm(self._uv_bias, self._uv.expand(frames, 2, 3), corners)
-        planes[:, :pixels].copy_(y.reshape(frames, pixels))
-        planes[:, pixels:].copy_(uv.reshape(frames, pixels // 2))
+        planes[:, :pixels].reshape(frames, rows, columns).copy_(yuv[:, 0])
+        planes[:, pixels:].reshape(frames, 2, rows // 2, columns // 2).copy_(yuv[:, 1:, ::2, ::2])
         return planes
 
     def _constant(self, values: Any) -> Any:
