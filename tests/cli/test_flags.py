@@ -88,13 +88,14 @@ def test_defaults_of_the_server_and_of_a_demo_are_shown_alike() -> None:
 def test_flags_reach_the_configuration() -> None:
     arguments = ["--host", "0.0.0.0", "--port", "81", "--open", "--idle-timeout", "5", "--bitrate", "9000"]
     arguments += ["--ice-server", "stun:a.example", "--ice-server", "turn:b.example,me,secret"]
-    arguments += ["--allowed-origin", "https://example.org"]
+    arguments += ["--allowed-origin", "https://example.org", "--encoder", "software"]
     assert config_from(parse(config_parameters(), *arguments)) == ServerConfig(
         host="0.0.0.0",
         port=81,
         open=True,
         idle_timeout_s=5.0,
         bitrate=9000,
+        encoder="software",
         ice_servers=(IceServer("stun:a.example"), IceServer("turn:b.example", "me", "secret")),
         allowed_origins=("https://example.org",),
     )

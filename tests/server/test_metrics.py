@@ -19,6 +19,7 @@ async def test_what_is_counted_moves() -> None:
         before = await read(served)
         assert before["realtime_engine_ready"] == 1 and before["realtime_engine_ticks_total"] == 0
         assert "realtime_engine_sessions" not in before
+        assert before["realtime_engine_copied_bytes_total{'copy': 'rgb_to_i420'}"] == 0
         place = await served.take()
         session = served.session(place)
         await place.send(1, keys=["KeyW"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,16 +41,18 @@ def to_frames(output: Any, layout: str = "thwc", value_range: str = "uint8") -> 
     """
     check_format(layout, value_range)
     array = _as_array(output)
-    _check_shape(array, layout)
-    if value_range == "uint8":
-        if array.dtype != np.uint8:
-            raise _mismatch(array, f"dtype uint8 for value range 'uint8'; {_hint(array)}")
-        pixels = array
-    else:
-        if array.dtype.kind != "f":
-            raise _mismatch(array, f"a floating-point dtype for value range {value_range!r}; {_hint(array)}")
-        pixels = _quantise(array, value_range)
+    _check_fit(
+        _Given(array.shape, str(array.dtype), array.dtype == np.uint8, array.dtype.kind == "f"), layout, value_range
+    )
+    pixels = array if value_range == "uint8" else _quantise(array, value_range)
     return [_to_rgb(picture) for picture in _to_thwc(pixels, layout)]
+
+
+def check_tensor(torch: Any, tensor: Any, layout: str, value_range: str) -> None:
+    """Raise ValueError, as :func:`to_frames` does, unless a tensor of ``torch`` fits."""
+    dtype = tensor.dtype
+    name = str(dtype).removeprefix("torch.")
+    _check_fit(_Given(tuple(tensor.shape), name, dtype is torch.uint8, dtype.is_floating_point), layout, value_range)
 
 
 def check_format(layout: str, value_range: str) -> None:
@@ -70,28 +72,45 @@ def _as_array(output: Any) -> NDArray[Any]:
     return np.asarray(output)
 
 
-def _check_shape(array: NDArray[Any], layout: str) -> None:
-    if array.ndim != len(layout):
-        raise _mismatch(array, f"{len(layout)} axes for layout {layout!r}")
-    size = dict(zip(layout, array.shape, strict=True))
+class _Given(NamedTuple):
+    """What an output is like."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    is_bytes: bool
+    is_float: bool
+
+    def mismatch(self, expected: str) -> ValueError:
+        return ValueError(f"output of shape {self.shape} and dtype {self.dtype} does not fit: expected {expected}")
+
+
+def _check_fit(given: _Given, layout: str, value_range: str) -> None:
+    _check_shape(given, layout)
+    if value_range == "uint8":
+        if not given.is_bytes:
+            raise given.mismatch(f"dtype uint8 for value range 'uint8'; {_hint(given)}")
+    elif not given.is_float:
+        raise given.mismatch(f"a floating-point dtype for value range {value_range!r}; {_hint(given)}")
+
+
+def _check_shape(given: _Given, layout: str) -> None:
+    if len(given.shape) != len(layout):
+        raise given.mismatch(f"{len(layout)} axes for layout {layout!r}")
+    size = dict(zip(layout, given.shape, strict=True))
     if size["c"] not in _CHANNELS:
-        raise _mismatch(
-            array, f"3 channels (or 1 grey, or 4 with alpha) on axis {layout.index('c')} of layout {layout!r}"
+        raise given.mismatch(
+            f"3 channels (or 1 grey, or 4 with alpha) on axis {layout.index('c')} of layout {layout!r}"
         )
     if size.get("b", 1) != 1:
-        raise _mismatch(array, f"a batch of 1 in layout {layout!r}: an output belongs to one session")
+        raise given.mismatch(f"a batch of 1 in layout {layout!r}: an output belongs to one session")
     if not size["h"] or not size["w"] or not size.get("v", 1):
-        raise _mismatch(array, f"at least one pixel in layout {layout!r}")
+        raise given.mismatch(f"at least one pixel in layout {layout!r}")
 
 
-def _mismatch(array: NDArray[Any], expected: str) -> ValueError:
-    return ValueError(f"output of shape {array.shape} and dtype {array.dtype} does not fit: expected {expected}")
-
-
-def _hint(array: NDArray[Any]) -> str:
-    if array.dtype == np.uint8:
+def _hint(given: _Given) -> str:
+    if given.is_bytes:
         return "declare the range 'uint8'"
-    if array.dtype.kind == "f":
+    if given.is_float:
         return "declare the range 'zero_one' or 'minus_one_one'"
     return "convert the output to uint8 or float32"
 

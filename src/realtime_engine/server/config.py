@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from ..infra.webrtc import IceServer
+from ..infra.webrtc import ENCODER_CHOICES, IceServer
 
 _LEAST_TOKEN = 8
 
@@ -26,6 +26,8 @@ class ServerConfig:
         media_age_budget_ms: greatest delay, in milliseconds, by which pacing may even out late chunks.
         jpeg_quality: 1 (small) to 100 (good), of MJPEG and single pictures.
         bitrate: bits per second of WebRTC video; ``None`` lets the picture's size decide.
+        encoder: what makes H.264: ``auto`` (hardware that works, else software), ``software``, ``h264_nvenc``,
+            ``h264_vaapi`` or ``h264_videotoolbox``.
         ice_servers: STUN and TURN servers, for viewers and for this side.
         allowed_origins: other sites, such as ``https://example.org``, whose pages may use this server.
         heartbeat_s: seconds without news after which a connection is given a sign of life.
@@ -46,6 +48,7 @@ class ServerConfig:
     media_age_budget_ms: float = 100.0
     jpeg_quality: int = 80
     bitrate: int | None = None
+    encoder: str = "auto"
     ice_servers: tuple[IceServer, ...] = ()
     allowed_origins: tuple[str, ...] = ()
     heartbeat_s: float = 1.0
@@ -64,6 +67,8 @@ class ServerConfig:
             raise ValueError(f"jpeg_quality must be an integer from 1 to 100, got {self.jpeg_quality!r}")
         if self.bitrate is not None and not (isinstance(self.bitrate, int) and self.bitrate > 0):
             raise ValueError(f"bitrate must be bits per second above 0, or None, got {self.bitrate!r}")
+        if self.encoder not in ENCODER_CHOICES:
+            raise ValueError(f"encoder must be one of {', '.join(ENCODER_CHOICES)}, got {self.encoder!r}")
         for origin in self.allowed_origins:
             _check_origin(origin)
         self._check_reach()

@@ -7,14 +7,19 @@ from dataclasses import dataclass
 
 from ..core.contract import EngineManifest
 from ..core.queues import Inbox, Outbox
+from ..infra.copies import Copies
 from ..infra.demo import Demo
 from ..infra.jpeg import JpegEncoder
+from ..infra.webrtc import Encoders
 from .config import ServerConfig
 
 
 @dataclass(frozen=True)
 class Equipment:
-    """The demo and its engine, and what encodes pictures: ``pool`` are the threads for that."""
+    """The demo and its engine, and what encodes pictures: ``pool`` are the threads for that.
+
+    ``copies`` counts what is copied on the way.
+    """
 
     demo: Demo
     config: ServerConfig
@@ -23,3 +28,5 @@ class Equipment:
     outbox: Outbox
     jpeg: JpegEncoder
     pool: Executor
+    encoders: Encoders
+    copies: Copies

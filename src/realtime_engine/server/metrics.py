@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 
 from ..core.clock import NS_PER_S
 from ..core.monitor import HistogramSnapshot
+from ..infra.copies import Copies
 from .hosting import EngineHost, EngineState
 from .sessions import Sessions
 
@@ -23,11 +24,12 @@ class Metrics:
     Args:
         host: the engine.
         sessions: called for the sessions; ``None`` before there can be any.
+        copies: what is copied on the way from the engine to the encoders.
     """
 
-    def __init__(self, host: EngineHost, sessions: Callable[[], Sessions | None]) -> None:
+    def __init__(self, host: EngineHost, sessions: Callable[[], Sessions | None], copies: Copies) -> None:
         self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(_Reader(host, sessions))
+        self._registry.register(_Reader(host, sessions, copies))
 
     def text(self) -> bytes:
         """The Prometheus text format."""
@@ -35,13 +37,15 @@ class Metrics:
 
 
 class _Reader(Collector):
-    def __init__(self, host: EngineHost, sessions: Callable[[], Sessions | None]) -> None:
+    def __init__(self, host: EngineHost, sessions: Callable[[], Sessions | None], copies: Copies) -> None:
         self._host = host
         self._sessions = sessions
+        self._copies = copies
 
     def collect(self) -> Iterator[Metric]:
         yield _gauge("ready", "1 when the model is loaded and runs", self._host.state is EngineState.READY)
         yield from self._engine()
+        yield from _of_copies(self._copies)
         sessions = self._sessions()
         if sessions is not None:
             yield from _of_sessions(sessions)
@@ -72,6 +76,18 @@ def _of_sessions(sessions: Sessions) -> Iterator[Metric]:
     yield _counter("frames_dropped", "Frames given up to stay within the media-age budget", counts.dropped)
     yield _counter("underruns", "Times that no frame was ready when it should have been shown", counts.underruns)
     yield _counter("jpeg_encodes", "Frames encoded as JPEG for MJPEG viewers", counts.jpeg_encodes)
+
+
+def _of_copies(copies: Copies) -> Iterator[Metric]:
+    texts = ("Times that pixels were copied or converted", "Bytes written by that", "Time that it took")
+    totals = [
+        CounterMetricFamily(PREFIX + name, text, labels=["copy"])
+        for name, text in zip(("copies", "copied_bytes", "copy_seconds"), texts, strict=True)
+    ]
+    for copy, tally in copies.snapshot().items():
+        for total, value in zip(totals, (tally.times, tally.bytes, tally.ns / NS_PER_S), strict=True):
+            total.add_metric([copy.value], value)
+    yield from totals
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

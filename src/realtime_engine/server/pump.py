@@ -8,18 +8,18 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any
 
-import numpy as np
-
 from ..core.clock import MONOTONIC, NS_PER_S
 from ..core.contract import EngineManifest
 from ..core.errors import describe
 from ..core.loglimit import LogLimiter
 from ..core.messages import ActiveChanged, Chunk, Failed, ResetDone, SessionEvent
 from ..core.queues import OutboxSession
+from ..infra.converter import Converter
+from ..infra.copies import Copies
 from ..infra.demo import FrameFormat
 from ..infra.frame import Frame, FrameId
-from ..infra.media import Pixels, to_frames
 from ..infra.pacing import PacedPlayer, Pacer, PacerStatistics
+from ..infra.picture import Picture
 from ..infra.publisher import FramePublisher
 from .credit import PlaybackCredit
 
@@ -38,6 +38,7 @@ class Pump:
         on_event: told of each session event, in order with the chunks; false ends the pump.
         on_credit: told that the engine should hold (false) or may go on (true).
         pool: threads for conversions that are worth one.
+        copies: where conversions are counted.
 
     Attributes:
         heard_ns: when the engine was last heard of, on the monotonic clock.
@@ -54,10 +55,11 @@ class Pump:
         on_event: Callable[[SessionEvent], bool],
         on_credit: Callable[[bool], None],
         pool: Executor,
+        copies: Copies | None = None,
     ) -> None:
         fps = manifest.rate_hz * manifest.frames_per_chunk
         self._reader = reader
-        self._format = frames
+        self._convert = Converter(frames.layout, frames.value_range, copies)
         self._publisher = publisher
         self._on_event = on_event
         self._on_credit = on_credit
@@ -104,18 +106,16 @@ class Pump:
             self._complain(chunk, error)
             return
         self._said_error = ""
-        self._player.push([Frame(pixels, _identity(chunk, index)) for index, pixels in enumerate(pictures)])
+        self._player.push([Frame(picture, _identity(chunk, index)) for index, picture in enumerate(pictures)])
         if pictures:
             self._credit.arrived(len(pictures), MONOTONIC.now_ns(), wants_more=self._player.wants_more())
             if self._credit.held:
                 self._on_credit(False)
 
-    async def _pictures(self, output: Any) -> list[Pixels]:
-        layout, value_range = self._format.layout, self._format.value_range
-        if _is_free(output, layout):
-            return to_frames(output, layout, value_range)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, to_frames, output, layout, value_range)
+    async def _pictures(self, output: Any) -> list[Picture]:
+        if self._convert.is_free(output):
+            return self._convert(output)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._convert, output)
 
     def _complain(self, chunk: Chunk, error: Exception) -> None:
         """Once for each fault, and again while it lasts, for clients that came later."""
@@ -135,14 +135,3 @@ class Pump:
 
 def _identity(chunk: Chunk, index: int) -> FrameId:
     return FrameId(chunk.session_id, chunk.epoch, chunk.seq, index, chunk.action_id, chunk.stamps)
-
-
-def _is_free(output: Any, layout: str) -> bool:
-    """Whether making pictures of it copies nothing."""
-    return (
-        layout in ("hwc", "thwc")
-        and isinstance(output, np.ndarray)
-        and output.dtype == np.uint8
-        and output.flags.c_contiguous
-        and output.shape[-1:] == (3,)
-    )

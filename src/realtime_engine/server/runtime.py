@@ -14,8 +14,10 @@ from fastapi import Request
 from pydantic import BaseModel
 from starlette.requests import HTTPConnection
 
+from ..infra.copies import Copies
 from ..infra.demo import Demo
 from ..infra.jpeg import JpegEncoder
+from ..infra.webrtc import choose_encoders
 from .config import ServerConfig
 from .equipment import Equipment
 from .hosting import EngineHost, EngineState
@@ -45,13 +47,15 @@ class Runtime:
         self.metrics: Metrics
         self._sessions: Sessions | None = None
         self._jpeg = JpegEncoder(config.jpeg_quality)
+        self._copies = Copies()
+        self._encoders = choose_encoders(config.encoder, self._copies)
         self._pool: ThreadPoolExecutor
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Load and run the engine for as long as this is entered; everything has ended afterwards, in bounded time."""
         self.host = EngineHost(self.demo, self.options)
-        self.metrics = Metrics(self.host, lambda: self._sessions)
+        self.metrics = Metrics(self.host, lambda: self._sessions, self._copies)
         self._pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="media")
         engine = asyncio.create_task(self.host.run(), name="engine")
         try:
@@ -69,7 +73,15 @@ class Runtime:
             raise Problem("loading", "The model is loading.", headers={"Retry-After": "1"})
         if self._sessions is None:
             equipment = Equipment(
-                self.demo, self.config, host.manifest, host.inbox, host.outbox, self._jpeg, self._pool
+                self.demo,
+                self.config,
+                host.manifest,
+                host.inbox,
+                host.outbox,
+                self._jpeg,
+                self._pool,
+                self._encoders,
+                self._copies,
             )
             self._sessions = Sessions(equipment)
         return self._sessions

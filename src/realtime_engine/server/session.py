@@ -80,7 +80,7 @@ class DemoSession:
         self.jpegs = JpegPublisher(self.publisher, equipment.jpeg, equipment.pool)
         self.mjpeg = MjpegStream(self.jpegs, config.heartbeat_s)
         fps = manifest.rate_hz * manifest.frames_per_chunk
-        self._video = SharedVideo(self.publisher, fps=fps, bitrate=config.bitrate)
+        self._video = SharedVideo(self.publisher, fps=fps, bitrate=config.bitrate, factory=equipment.encoders)
         self.viewers = WebRtcViewers(self._video, self.clients, self.receive_text, IceConfig(config.ice_servers))
         self._pump = Pump(
             equipment.outbox.session(self.id),
@@ -91,6 +91,7 @@ class DemoSession:
             on_event=self._hear,
             on_credit=lambda credit: self.activity.hold(Hold.AHEAD, not credit),
             pool=equipment.pool,
+            copies=equipment.copies,
         )
 
     @property

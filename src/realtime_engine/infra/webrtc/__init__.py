@@ -2,6 +2,7 @@
 
 from .codecs import DEFAULT_CODECS, Codec
 from .encoder import VideoEncoder, create_encoder, default_bitrate
+from .encoders import ENCODER_CHOICES, Encoders, choose_encoders
 from .errors import (
     BadAnswerError,
     BadCandidateError,
@@ -20,11 +21,13 @@ from .source import FrameSource, FrameSubscription
 
 __all__ = [
     "DEFAULT_CODECS",
+    "ENCODER_CHOICES",
     "BadAnswerError",
     "BadCandidateError",
     "BadOfferError",
     "CloseReason",
     "Codec",
+    "Encoders",
     "FrameInfo",
     "FrameSource",
     "FrameSubscription",
@@ -39,6 +42,7 @@ __all__ = [
     "ViewerPeer",
     "WebRtcError",
     "WebRtcReceiver",
+    "choose_encoders",
     "create_encoder",
     "default_bitrate",
     "frame_message",
