@@ -11,7 +11,8 @@ from ...core.clock import MONOTONIC, Clock
 from .codecs import Codec
 from .encoder import VideoEncoder, create_encoder
 from .source import FrameSource
-from .stream import SharedStream
+from .stream import SharedStream, StreamStats
+from .viewer import VideoViewer
 
 EncoderFactory = Callable[[Codec, float, "int | None"], VideoEncoder]
 
@@ -52,7 +53,25 @@ class SharedVideo:
         self._clock = clock
         self._streams: dict[Codec, SharedStream] = {}
 
-    def stream(self, codec: Codec) -> SharedStream:
+    def join(self, codec: Codec, *, blind: bool = False) -> VideoViewer:
+        """Watch from the next keyframe on, which is asked for here. Whoever watches the same codec shares its encode.
+
+        Args:
+            blind: this viewer cannot report losses; keyframes then come by themselves every other second.
+        """
+        return self._stream(codec).join(blind=blind)
+
+    def stats(self, codec: Codec) -> StreamStats:
+        """What was counted of the present stream of ``codec``; zeros before there is one."""
+        stream = self._streams.get(codec)
+        return StreamStats() if stream is None else stream.stats
+
+    async def close(self) -> None:
+        """End every stream; its viewers are told. May be called again."""
+        for stream in self._streams.values():
+            await stream.close()
+
+    def _stream(self, codec: Codec) -> SharedStream:
         """The stream of ``codec``, the same one for every viewer; a new one after one that broke."""
         stream = self._streams.get(codec)
         if stream is None or stream.broken:
@@ -63,8 +82,3 @@ class SharedVideo:
                 clock=self._clock,
             )
         return stream
-
-    async def close(self) -> None:
-        """End every stream; its viewers are told. May be called again."""
-        for stream in self._streams.values():
-            await stream.close()

@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import fractions
 import logging
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import av
 
@@ -23,6 +21,7 @@ from ..frame import FrameId
 from .encoder import VideoEncoder
 from .newest import NewestFrame, TimedFrame
 from .source import FrameSource
+from .viewer import EncodedFrame, StreamEnded, VideoViewer
 
 logger = logging.getLogger(__name__)
 
@@ -31,34 +30,13 @@ _TIME_BASE = fractions.Fraction(1, VIDEO_CLOCK_HZ)
 _LOSS_KEYFRAME_GAP_NS = NS_PER_S // 4
 _BLIND_KEYFRAME_GAP_NS = 2 * NS_PER_S
 _REST_S = 0.1  # a source that gives nothing for this long rests
-_MOST_UNSENT = 4
-
-
-class EncodedFrame(NamedTuple):
-    """A packet, its presentation time in 90 kHz set, and the identity of its frame.
-
-    Attributes:
-        paced_ns: when the frame was shown to the stream. encoded_ns: when its packet was there.
-    """
-
-    packet: av.Packet[av.VideoStream]
-    id: FrameId
-    paced_ns: int
-    encoded_ns: int
-
-
-class StreamEnded(Exception):
-    """There is nothing more to watch. ``error`` is what broke the stream, ``None`` when its source closed."""
-
-    def __init__(self, error: BaseException | None = None) -> None:
-        super().__init__("the stream ended" if error is None else f"the stream broke: {error}")
-        self.error = error
 
 
 @dataclass
 class StreamStats:
-    """Counters of one shared stream, set by the stream."""
+    """Counters of one shared stream, set by the stream. ``viewers`` watch now."""
 
+    viewers: int = 0
     frames_encoded: int = 0
     keyframes: int = 0
     frames_repeated: int = 0
@@ -79,7 +57,7 @@ class SharedStream:
         self._epoch_ns = clock.now_ns()
         self._last_pts = -1
         self._last_keyframe_ns = self._epoch_ns
-        self._viewers: set[StreamViewer] = set()
+        self._viewers: set[VideoViewer] = set()
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._ended: StreamEnded | None = None
@@ -87,27 +65,23 @@ class SharedStream:
         self._loss_reported = False
 
     @property
-    def viewers(self) -> int:
-        """How many watch now."""
-        return len(self._viewers)
-
-    @property
     def broken(self) -> bool:
         """An error ended it."""
         return self._ended is not None and self._ended.error is not None
 
-    def join(self, *, blind: bool = False) -> StreamViewer:
+    def join(self, *, blind: bool = False) -> VideoViewer:
         """Watch from the next keyframe on, which is asked for here.
 
         Args:
             blind: this viewer cannot report losses; keyframes then come by themselves every other second.
         """
-        viewer = StreamViewer(self, blind)
+        viewer = VideoViewer(self, blind)
         if self._ended:
-            viewer._end(self._ended)
+            viewer.end(self._ended)
             return viewer
         self._viewers.add(viewer)
-        self._owe_keyframe()
+        self.stats.viewers = len(self._viewers)
+        self.owe_keyframe()
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="shared video stream")
         return viewer
@@ -123,15 +97,17 @@ class SharedStream:
         if self._task is not None:
             await asyncio.wait({self._task})
 
-    def _leave(self, viewer: StreamViewer) -> None:
+    def leave(self, viewer: VideoViewer) -> None:
         self._viewers.discard(viewer)
+        self.stats.viewers = len(self._viewers)
         self._wake.set()
 
     def _finish(self, ended: StreamEnded) -> None:
         self._ended = self._ended or ended
         for viewer in self._viewers:
-            viewer._end(self._ended)
+            viewer.end(self._ended)
         self._viewers.clear()
+        self.stats.viewers = 0
         self._wake.set()
 
     async def _run(self) -> None:
@@ -179,18 +155,18 @@ class SharedStream:
         packets = await loop.run_in_executor(self._executor, _encode, encoder, timed, forced)
         encoded_ns = self._clock.now_ns()
         self.stats.frames_encoded += 1
-        if self._is_over(timed.frame.id):
-            self._owe_keyframe()  # nobody gets these packets, so nothing may refer to them
+        if self.is_over(timed.frame.id):
+            self.owe_keyframe()  # nobody gets these packets, so nothing may refer to them
             return
         for packet in packets:
             packet.pts = packet.dts = pts
             packet.time_base = _TIME_BASE
             self._deliver(EncodedFrame(packet, timed.frame.id, timed.at_ns, encoded_ns))
 
-    def _is_over(self, frame_id: FrameId) -> bool:
+    def is_over(self, frame_id: FrameId) -> bool:
         return frame_id.epoch < self._source.epoch
 
-    def _owe_keyframe(self) -> None:
+    def owe_keyframe(self) -> None:
         self._keyframe_owed = True
         self._wake.set()
 
@@ -204,7 +180,7 @@ class SharedStream:
             self.stats.keyframes += 1
             self._last_keyframe_ns = self._clock.now_ns()
         for viewer in self._viewers:
-            if not viewer._offer(encoded):
+            if not viewer.offer(encoded):
                 self.stats.viewer_overflows += 1
                 self._loss_reported = True
 
@@ -223,64 +199,3 @@ class SharedStream:
 
 def _encode(encoder: VideoEncoder, timed: TimedFrame, forced: bool) -> list[av.Packet[av.VideoStream]]:
     return encoder.encode(to_i420(timed.frame.pixels), forced, at_ns=timed.at_ns)
-
-
-class StreamViewer:
-    """One viewer's end of a stream."""
-
-    def __init__(self, stream: SharedStream, blind: bool) -> None:
-        self.blind = blind
-        self._stream = stream
-        self._unsent: deque[EncodedFrame] = deque()
-        self._started = False
-        self._ended: StreamEnded | None = None
-        self._ready = asyncio.Event()
-
-    async def next(self) -> EncodedFrame:
-        """The next packet to send; ``StreamEnded`` when there is nothing more."""
-        self._drop_what_is_over()
-        while not self._unsent:
-            if self._ended:
-                raise self._ended
-            self._ready.clear()
-            await self._ready.wait()
-            self._drop_what_is_over()
-        return self._unsent.popleft()
-
-    def report_loss(self) -> None:
-        """This viewer cannot decode on: see :meth:`SharedStream.report_loss`."""
-        self._stream.report_loss()
-
-    def close(self) -> None:
-        """Watch no more. May be called again."""
-        self._stream._leave(self)
-        self._end(StreamEnded())
-
-    def _offer(self, encoded: EncodedFrame) -> bool:
-        """Take a packet to send. False when the sender is so late that the rest must wait for a new keyframe."""
-        if not self._started and not encoded.packet.is_keyframe:
-            return True
-        if len(self._unsent) >= _MOST_UNSENT:
-            self._unsent.clear()
-            self._started = False
-            return False
-        self._started = True
-        self._unsent.append(encoded)
-        self._ready.set()
-        return True
-
-    def _drop_what_is_over(self) -> None:
-        """Drop packets of an epoch that is over, and those after them up to a keyframe of this one."""
-        unsent, stream = self._unsent, self._stream
-        if not any(stream._is_over(encoded.id) for encoded in unsent):
-            return
-        while unsent and (stream._is_over(unsent[0].id) or not unsent[0].packet.is_keyframe):
-            unsent.popleft()
-        if not unsent:
-            self._started = False
-            stream._owe_keyframe()
-
-    def _end(self, ended: StreamEnded) -> None:
-        self._ended = self._ended or ended
-        self._unsent.clear()
-        self._ready.set()
