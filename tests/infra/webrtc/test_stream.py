@@ -6,46 +6,11 @@ import pytest
 
 from realtime_engine.infra.webrtc.codecs import Codec
 from realtime_engine.infra.webrtc.shared import SharedVideo
-from realtime_engine.infra.webrtc.stream import StreamStats
-from realtime_engine.infra.webrtc.viewer import StreamEnded, VideoViewer
-from realtime_engine.testing import ManualClock
+from realtime_engine.infra.webrtc.tiers import Tier
+from realtime_engine.infra.webrtc.viewer import Loss, StreamEnded
 
-from .support import FakeEncoder, FakeSource, GatedExecutor, InlineExecutor, frame, until
-
-
-class Bench:
-    """A stream over a fake source and fake encoders, in manual time."""
-
-    def __init__(self) -> None:
-        self.source = FakeSource()
-        self.clock = ManualClock(5_000_000_000)
-        self.encoders: list[FakeEncoder] = []
-        self.video = SharedVideo(self.source, factory=self._encoder, executor=InlineExecutor(), clock=self.clock)
-        self.number = -1
-
-    def _encoder(self, codec: Codec, fps: float, bitrate: int | None) -> FakeEncoder:
-        self.encoders.append(FakeEncoder())
-        return self.encoders[-1]
-
-    async def show(self, after_ms: float = 40) -> None:
-        """Show the next frame and return when it is encoded."""
-        self.clock.advance(after_ms / 1000)
-        self.number += 1
-        encoded = self.stats.frames_encoded
-        self.source.show(frame(self.number))
-        await until(lambda: self.stats.frames_encoded > encoded)
-
-    @property
-    def stats(self) -> StreamStats:
-        return self.video.stats(Codec.VP8)
-
-    @property
-    def keyframes(self) -> list[bool]:
-        return self.encoders[-1].keyframes
-
-
-async def seqs(viewer: VideoViewer, count: int) -> list[int]:
-    return [(await viewer.next()).id.seq for _ in range(count)]
+from .bench import Bench, seqs
+from .support import FakeSource, GatedExecutor, frame, until
 
 
 @pytest.fixture
@@ -84,16 +49,28 @@ async def test_a_late_viewer_begins_with_a_keyframe_made_for_it(bench: Bench) ->
     await bench.show()
     await bench.show()
     late = bench.video.join(Codec.VP8)
-    await bench.show()
+    await bench.show(after_ms=300)
     await bench.show()
     assert bench.keyframes == [True, False, True, False]
     first = await late.next()
     assert first.id.seq == 2 and first.packet.is_keyframe
 
 
+async def test_viewers_that_come_close_together_share_a_keyframe(bench: Bench) -> None:
+    bench.video.join(Codec.VP8)
+    await bench.show()
+    late = []
+    for _ in range(3):
+        late.append(bench.video.join(Codec.VP8))
+        await bench.show(after_ms=80)
+    await bench.show(after_ms=80)
+    assert bench.keyframes == [True, False, False, False, True]
+    assert [(await viewer.next()).id.seq for viewer in late] == [4, 4, 4]
+
+
 async def test_a_viewer_that_joins_in_the_middle_of_an_encode_waits_for_its_keyframe(bench: Bench) -> None:
     gate = GatedExecutor()
-    bench.video = SharedVideo(bench.source, factory=bench._encoder, executor=gate, clock=bench.clock)
+    bench.video = SharedVideo(bench.source, factory=bench.encoder, executor=gate, clock=bench.clock)
     first = bench.video.join(Codec.VP8)
     for number in range(2):
         bench.source.show(frame(number))
@@ -102,6 +79,7 @@ async def test_a_viewer_that_joins_in_the_middle_of_an_encode_waits_for_its_keyf
             gate.open()
             assert (await first.next()).packet.is_keyframe
     late = bench.video.join(Codec.VP8)
+    bench.clock.advance(1)
     gate.open()
     assert not (await first.next()).packet.is_keyframe
     bench.source.show(frame(2))
@@ -115,6 +93,7 @@ async def test_a_viewer_that_joins_while_the_source_rests_gets_the_last_frame(be
     bench.video.join(Codec.VP8)
     await bench.show()
     late = bench.video.join(Codec.VP8)
+    bench.clock.advance(1)
     encoded = await late.next()
     assert encoded.id.seq == 0 and encoded.packet.is_keyframe
     assert bench.stats.frames_repeated == 1
@@ -125,6 +104,7 @@ async def test_a_frame_that_the_source_has_forgotten_is_not_shown_again(bench: B
     await bench.show()
     bench.source.forget()
     late = bench.video.join(Codec.VP8)
+    bench.clock.advance(1)
     await until(lambda: bench.source.subscriptions == 2)
     await asyncio.sleep(0.01)
     assert bench.stats.frames_encoded == 1
@@ -134,13 +114,38 @@ async def test_a_frame_that_the_source_has_forgotten_is_not_shown_again(bench: B
 
 
 async def test_losses_bring_at_most_one_keyframe_in_250_ms(bench: Bench) -> None:
+    one, two, lucky = (bench.video.join(Codec.VP8) for _ in range(3))
+    await bench.show()
+    for number in range(17):
+        if (await lucky.next()).packet.is_keyframe:
+            assert await seqs(one, 1) == await seqs(two, 1) == [number]
+        one.report_loss()
+        two.report_loss(Loss.UNSERVED)
+        await bench.show(after_ms=40)
+    assert [i for i, key in enumerate(bench.keyframes) if key] == [0, 7, 14]
+    assert bench.stats.losses == {Loss.REPORTED: 3, Loss.UNSERVED: 3}
+
+
+async def test_a_viewer_that_lost_its_reference_gets_nothing_before_the_next_keyframe(bench: Bench) -> None:
+    unlucky, lucky = bench.video.join(Codec.VP8), bench.video.join(Codec.VP8)
+    await bench.show()
+    await bench.show()
+    assert await seqs(unlucky, 1) == [0]
+    unlucky.report_loss()
+    for _ in range(3):
+        await bench.show(after_ms=90)
+        await lucky.next()
+    encoded = await unlucky.next()
+    assert encoded.packet.is_keyframe and encoded.id.seq == 4
+
+
+async def test_a_loss_is_answered_by_a_keyframe_that_is_unsent(bench: Bench) -> None:
     viewer = bench.video.join(Codec.VP8)
     await bench.show()
-    for _ in range(16):
-        viewer.report_loss()
-        await bench.show(after_ms=40)
-        await viewer.next()
-    assert [i for i, key in enumerate(bench.keyframes) if key] == [0, 7, 14]
+    viewer.report_loss()
+    await bench.show(after_ms=300)
+    assert await seqs(viewer, 2) == [0, 1]
+    assert bench.keyframes == [True, False]
 
 
 async def test_a_viewer_that_cannot_report_losses_gets_keyframes_by_the_clock(bench: Bench) -> None:
@@ -156,7 +161,7 @@ async def test_a_late_sender_skips_to_a_new_keyframe_and_holds_up_nobody(bench: 
     for _ in range(8):
         await bench.show(after_ms=100)
         await quick.next()
-    assert bench.stats.viewer_overflows == 1
+    assert bench.stats.losses[Loss.OVERFLOW] == 1
     encoded = await slow.next()
     assert encoded.packet.is_keyframe and encoded.id.seq == 5
 
@@ -222,7 +227,7 @@ async def test_only_the_newest_frame_is_encoded(bench: Bench) -> None:
 
 async def test_a_frame_whose_epoch_ends_during_its_encode_reaches_nobody(bench: Bench) -> None:
     gate = GatedExecutor()
-    bench.video = SharedVideo(bench.source, factory=bench._encoder, executor=gate, clock=bench.clock)
+    bench.video = SharedVideo(bench.source, factory=bench.encoder, executor=gate, clock=bench.clock)
     viewer = bench.video.join(Codec.VP8)
     for number in range(3):
         bench.source.show(frame(number, epoch=3 if number == 2 else 2))
@@ -237,7 +242,7 @@ async def test_a_frame_whose_epoch_ends_during_its_encode_reaches_nobody(bench: 
 
 async def test_a_frame_whose_epoch_ends_before_its_encode_costs_nothing(bench: Bench) -> None:
     gate = GatedExecutor()
-    bench.video = SharedVideo(bench.source, factory=bench._encoder, executor=gate, clock=bench.clock)
+    bench.video = SharedVideo(bench.source, factory=bench.encoder, executor=gate, clock=bench.clock)
     viewer = bench.video.join(Codec.VP8)
     bench.source.show(frame(0))
     await until(lambda: gate.waiting)
@@ -284,7 +289,7 @@ async def test_codecs_have_encoders_of_their_own(bench: Bench) -> None:
     await bench.show()
     assert await seqs(h264, 1) == await seqs(vp8, 1) == [0]
     assert len(bench.encoders) == 2
-    assert bench.video.stats(Codec.H264).viewers == 1
+    assert bench.video.stats[Codec.H264, Tier.FULL].viewers == 1
 
 
 async def test_a_closed_video_ends_whoever_comes() -> None:

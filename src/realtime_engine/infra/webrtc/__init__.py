@@ -17,6 +17,9 @@ from .peer import CloseReason, ViewerPeer
 from .receiver import ReceivedFrame, WebRtcReceiver
 from .shared import SharedVideo
 from .source import FrameSource, FrameSubscription
+from .stream import StreamStats
+from .tiers import Tier
+from .viewer import EncodedFrame, Loss, StreamEnded, VideoViewer
 
 __all__ = [
     "DEFAULT_CODECS",
@@ -25,17 +28,23 @@ __all__ = [
     "BadOfferError",
     "CloseReason",
     "Codec",
+    "EncodedFrame",
     "FrameInfo",
     "FrameSource",
     "FrameSubscription",
     "IceConfig",
     "IceServer",
+    "Loss",
     "NoCandidatesError",
     "Patience",
     "PeerClosedError",
     "ReceivedFrame",
     "SharedVideo",
+    "StreamEnded",
+    "StreamStats",
+    "Tier",
     "VideoEncoder",
+    "VideoViewer",
     "ViewerPeer",
     "WebRtcError",
     "WebRtcReceiver",
