@@ -9,6 +9,8 @@ import pytest
 from realtime_engine.infra.loop_monitor import LoopMonitor
 from realtime_engine.testing import ManualClock
 
+from .webrtc.support import until
+
 MS = 1_000_000
 
 
@@ -84,7 +86,6 @@ async def test_a_callback_that_blocks_a_real_loop_is_seen() -> None:
     monitor = LoopMonitor(0.001, clock)
     monitor.start()
     clock.advance(0.2)  # as if something had run for so long
-    while monitor.snapshot().count == 0:
-        await asyncio.sleep(0.001)
+    await until(lambda: monitor.snapshot().count > 0, pause_s=0.001)
     monitor.stop()
     assert monitor.snapshot().max_ns == 199 * MS

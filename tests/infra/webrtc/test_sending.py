@@ -110,6 +110,7 @@ async def test_an_intra_request_without_an_address_brings_a_keyframe(source: Fak
     assert wire.stats.losses[Loss.REPORTED] == 1
 
 
+@pytest.mark.parametrize("wire", [Codec.VP8], indirect=True)
 async def test_a_receivers_reports_reach_the_tiers(source: FakeSource, wire: Wire) -> None:
     async with Player(source):
         await wire.receiver.next_frame()
