@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
@@ -11,25 +12,39 @@ from prometheus_client.registry import Collector
 from ..core.clock import NS_PER_S
 from ..core.monitor import HistogramSnapshot
 from ..infra.copies import Copies
+from ..infra.loop_monitor import LoopMonitor
+from ..infra.webrtc import Loss, Tier
+from .counts import Counts
 from .hosting import EngineHost, EngineState
+from .session import DemoSession
 from .sessions import Sessions
 
 PREFIX = "realtime_engine_"
 _QUANTILES = (0.5, 0.95, 0.99)
 
 
-class Metrics:
-    """A registry of its own, so that several servers of one process do not add up.
+class Measured(NamedTuple):
+    """What is read.
 
-    Args:
+    Attributes:
         host: the engine.
-        sessions: called for the sessions; ``None`` before there can be any.
+        loop: how late the server's event loop is.
         copies: what is copied on the way from the engine to the encoders.
+        sessions: called for the sessions; ``None`` before there can be any.
     """
 
-    def __init__(self, host: EngineHost, sessions: Callable[[], Sessions | None], copies: Copies) -> None:
+    host: EngineHost
+    loop: LoopMonitor
+    copies: Copies
+    sessions: Callable[[], Sessions | None]
+
+
+class Metrics:
+    """A registry of its own, so that several servers of one process do not add up."""
+
+    def __init__(self, measured: Measured) -> None:
         self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(_Reader(host, sessions, copies))
+        self._registry.register(_Reader(measured))
 
     def text(self) -> bytes:
         """The Prometheus text format."""
@@ -37,31 +52,38 @@ class Metrics:
 
 
 class _Reader(Collector):
-    def __init__(self, host: EngineHost, sessions: Callable[[], Sessions | None], copies: Copies) -> None:
-        self._host = host
-        self._sessions = sessions
-        self._copies = copies
+    def __init__(self, measured: Measured) -> None:
+        self._measured = measured
 
     def collect(self) -> Iterator[Metric]:
-        yield _gauge("ready", "1 when the model is loaded and runs", self._host.state is EngineState.READY)
-        yield from self._engine()
-        yield from _of_copies(self._copies)
-        sessions = self._sessions()
-        if sessions is not None:
-            yield from _of_sessions(sessions)
+        host, loop, copies, sessions = self._measured
+        yield _gauge("ready", "1 when the model is loaded and runs", host.state is EngineState.READY)
+        yield from _of_engine(host)
+        yield from _of_loop(loop)
+        yield from _of_copies(copies)
+        living = sessions()
+        if living is not None:
+            yield from _of_sessions(living)
 
-    def _engine(self) -> Iterator[Metric]:
-        loop = self._host.monitor.snapshot()
-        yield _counter("ticks", "Rounds of the serve loop that stepped the engine", loop.ticks)
-        yield _counter("overruns", "Deadlines missed by the serve loop", loop.overruns)
-        yield _counter("steps", "Calls of the engine's step", loop.steps)
-        yield _counter("chunks", "Chunks made", loop.chunks)
-        yield _counter("rejected", "Messages and sessions that the engine refused", loop.rejected)
-        yield _counter("failed", "Failures of single sessions", loop.failed)
-        dropped = self._host.outbox.statistics().dropped_total
-        yield _counter("chunks_dropped", "Chunks dropped because they were read too slowly", dropped)
-        yield _summary("step_seconds", "Time that the engine took for a tick", loop.step)
-        yield _summary("input_to_step_seconds", "From an input to the step that it shapes", loop.input_to_step)
+
+def _of_engine(host: EngineHost) -> Iterator[Metric]:
+    loop = host.monitor.snapshot()
+    yield _counter("ticks", "Rounds of the serve loop that stepped the engine", loop.ticks)
+    yield _counter("overruns", "Deadlines missed by the serve loop", loop.overruns)
+    yield _counter("steps", "Calls of the engine's step", loop.steps)
+    yield _counter("chunks", "Chunks made", loop.chunks)
+    yield _counter("rejected", "Messages and sessions that the engine refused", loop.rejected)
+    yield _counter("failed", "Failures of single sessions", loop.failed)
+    dropped = host.outbox.statistics().dropped_total
+    yield _counter("chunks_dropped", "Chunks dropped because they were read too slowly", dropped)
+    yield _summary("step_seconds", "Time that the engine took for a tick", loop.step)
+    yield _summary("input_to_step_seconds", "From an input to the step that it shapes", loop.input_to_step)
+
+
+def _of_loop(loop: LoopMonitor) -> Iterator[Metric]:
+    lag = loop.snapshot()
+    yield _summary("event_loop_lag_seconds", "By how much the server's event loop was late", lag)
+    yield _gauge("event_loop_lag_max_seconds", "By how much it was late at most", lag.max_ns / NS_PER_S)
 
 
 def _of_sessions(sessions: Sessions) -> Iterator[Metric]:
@@ -76,6 +98,28 @@ def _of_sessions(sessions: Sessions) -> Iterator[Metric]:
     yield _counter("frames_dropped", "Frames given up to stay within the media-age budget", counts.dropped)
     yield _counter("underruns", "Times that no frame was ready when it should have been shown", counts.underruns)
     yield _counter("jpeg_encodes", "Frames encoded as JPEG for MJPEG viewers", counts.jpeg_encodes)
+    yield from _of_video(living, counts)
+
+
+def _of_video(living: list[DemoSession], counts: Counts) -> Iterator[Metric]:
+    tiers = [entry for session in living for entry in session.tiers()]
+    watching = GaugeMetricFamily(PREFIX + "tier_viewers", "Viewers of a share of the video's rate", labels=["tier"])
+    rates = GaugeMetricFamily(
+        PREFIX + "tier_bits_per_second", "What the encoders of all sessions aim at", labels=["tier"]
+    )
+    encodes = CounterMetricFamily(PREFIX + "video_encodes", "Frames encoded as video", labels=["tier"])
+    keyframes = CounterMetricFamily(PREFIX + "keyframes", "Those that need no other", labels=["tier"])
+    losses = CounterMetricFamily(
+        PREFIX + "picture_losses", "Times that a viewer needed a keyframe to go on", labels=["tier", "cause"]
+    )
+    for tier in Tier:
+        watching.add_metric([tier.value], sum(stats.viewers for other, stats in tiers if other is tier))
+        rates.add_metric([tier.value], sum(stats.bitrate for other, stats in tiers if other is tier))
+        encodes.add_metric([tier.value], counts.encodes[tier])
+        keyframes.add_metric([tier.value], counts.keyframes[tier])
+        for loss in Loss:
+            losses.add_metric([tier.value, loss.value], counts.losses[tier, loss])
+    yield from (watching, rates, encodes, keyframes, losses)
 
 
 def _of_copies(copies: Copies) -> Iterator[Metric]:

@@ -17,11 +17,12 @@ from starlette.requests import HTTPConnection
 from ..infra.copies import Copies
 from ..infra.demo import Demo
 from ..infra.jpeg import JpegEncoder
+from ..infra.loop_monitor import LoopMonitor
 from ..infra.webrtc import choose_encoders
 from .config import ServerConfig
 from .equipment import Equipment
 from .hosting import EngineHost, EngineState
-from .metrics import Metrics
+from .metrics import Measured, Metrics
 from .problems import Problem
 from .session import DemoSession
 from .sessions import Sessions
@@ -55,13 +56,16 @@ class Runtime:
     async def running(self) -> AsyncIterator[None]:
         """Load and run the engine for as long as this is entered; everything has ended afterwards, in bounded time."""
         self.host = EngineHost(self.demo, self.options)
-        self.metrics = Metrics(self.host, lambda: self._sessions, self._copies)
+        lateness = LoopMonitor()
+        self.metrics = Metrics(Measured(self.host, lateness, self._copies, lambda: self._sessions))
         self._pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="media")
         engine = asyncio.create_task(self.host.run(), name="engine")
+        lateness.start()
         try:
             yield
         finally:
             await self._end(engine)
+            lateness.stop()
 
     @property
     def sessions(self) -> Sessions:

@@ -18,6 +18,9 @@ from .peer import CloseReason, ViewerPeer
 from .receiver import ReceivedFrame, WebRtcReceiver
 from .shared import SharedVideo
 from .source import FrameSource, FrameSubscription
+from .stream import StreamStats
+from .tiers import Tier
+from .viewer import EncodedFrame, Loss, StreamEnded, VideoViewer
 
 __all__ = [
     "DEFAULT_CODECS",
@@ -28,17 +31,23 @@ __all__ = [
     "CloseReason",
     "Codec",
     "Encoders",
+    "EncodedFrame",
     "FrameInfo",
     "FrameSource",
     "FrameSubscription",
     "IceConfig",
     "IceServer",
+    "Loss",
     "NoCandidatesError",
     "Patience",
     "PeerClosedError",
     "ReceivedFrame",
     "SharedVideo",
+    "StreamEnded",
+    "StreamStats",
+    "Tier",
     "VideoEncoder",
+    "VideoViewer",
     "ViewerPeer",
     "WebRtcError",
     "WebRtcReceiver",
