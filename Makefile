@@ -21,7 +21,7 @@ $(VENV)/.demo: pyproject.toml constraints.txt
 
 $(VENV)/.test: pyproject.toml constraints.txt
 	$(make_venv)
-	$(PIP_INSTALL) -e '.[serve,dev]'
+	$(PIP_INSTALL) -e '.[serve,torch,dev]'
 	@touch $@
 
 define make_venv
