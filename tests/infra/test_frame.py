@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from realtime_engine.infra.colour import from_i420, to_i420
+from realtime_engine.infra.colour import from_i420, scale_i420, to_i420
 from realtime_engine.infra.copies import Copies, Copy
 from realtime_engine.infra.frame import Frame, FrameId
 from realtime_engine.infra.picture import Picture
@@ -70,3 +70,15 @@ def test_what_fails_is_not_counted() -> None:
     with pytest.raises(ValueError, match="float32"):
         Picture(np.zeros((4, 4, 3), np.float32), copies).planes()  # type: ignore[arg-type]
     assert copies.snapshot()[Copy.RGB_TO_I420].times == 0
+
+
+def test_each_scale_is_made_once_and_counted() -> None:
+    copies = Copies()
+    frame = Frame(Picture(PIXELS, copies), ID)
+    half = frame.planes(0.5)
+    assert np.array_equal(half, scale_i420(to_i420(PIXELS), 0.5))
+    assert frame.planes(0.5) is half
+    assert frame.planes(1.0) is frame.planes()
+    assert frame.planes(0.25).shape != half.shape
+    tallies = copies.snapshot()
+    assert (tallies[Copy.RGB_TO_I420].times, tallies[Copy.SCALE].times) == (1, 2)

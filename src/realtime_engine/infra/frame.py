@@ -58,6 +58,9 @@ class Frame:
         """(height, width, 3), uint8, RGB; made of the planes, once, for a picture that came as such."""
         return self._picture.pixels
 
-    def planes(self) -> NDArray[np.uint8]:
-        """I420 as of :func:`~.colour.to_i420`, made once however many threads ask: encoders share it."""
-        return self._picture.planes()
+    def planes(self, factor: float = 1.0) -> NDArray[np.uint8]:
+        """I420 as of :func:`~.colour.to_i420`, at ``factor`` times its size as of :func:`~.colour.scale_i420`.
+
+        Made once however many threads ask: encoders share it.
+        """
+        return self._picture.planes(factor)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,8 @@ import pytest
 
 from realtime_engine.infra.colour import to_i420
 from realtime_engine.infra.copies import Copies, Copy
-from realtime_engine.infra.webrtc.codecs import Codec, codec_capabilities
+from realtime_engine.infra.webrtc import ViewerPeer, WebRtcReceiver
+from realtime_engine.infra.webrtc.codecs import Codec
 from realtime_engine.infra.webrtc.encoder import VideoEncoder, create_encoder
 from realtime_engine.infra.webrtc.encoders import probe
 from realtime_engine.infra.webrtc.h264 import H264Encoder
@@ -20,7 +22,7 @@ from realtime_engine.infra.webrtc.hardware import HARDWARE_ENCODERS
 from realtime_engine.infra.webrtc.pyav_encoder import PyavEncoder
 from realtime_engine.infra.webrtc.vp8 import Vp8Encoder
 
-from .support import decoder, luma, picture, psnr
+from .support import FakeSource, decoder, luma, picture, psnr, shared
 
 KINDS: list[type[PyavEncoder]] = [
     H264Encoder,
@@ -303,11 +305,19 @@ def parameter_set(packet: av.Packet) -> bytes:
     return data[begin : begin + 3]
 
 
-def answered_profile() -> bytes:
-    """profile-level-id of the H264 that an answer prefers: packetization-mode=1, constrained baseline."""
-    capabilities = codec_capabilities([Codec.H264])
-    ids = [str(capability.parameters["profile-level-id"]) for capability in capabilities if capability.parameters]
-    return bytes.fromhex(next(text for text in ids if text.startswith("42e0")))
+async def answered_profile() -> bytes:
+    """profile-level-id of the payload type that a viewer who takes every H264 is sent."""
+    receiver = WebRtcReceiver()
+    peer = await ViewerPeer.accept(
+        await receiver.offer(), source=shared(FakeSource()), on_controls=lambda text: [], codecs=(Codec.H264,)
+    )
+    match = re.search(r"m=video \d+ \S+ (\d+)", peer.answer)
+    assert match is not None
+    profile = re.search(rf"a=fmtp:{match[1]} .*profile-level-id=(\w+)", peer.answer)
+    assert profile is not None
+    await peer.close()
+    await receiver.close()
+    return bytes.fromhex(profile[1])
 
 
 def is_constrained_baseline(profile: bytes) -> bool:
@@ -317,8 +327,8 @@ def is_constrained_baseline(profile: bytes) -> bool:
 
 @EVERY_H264
 @pytest.mark.parametrize("size", [(160, 90), (640, 360), (1280, 720)])
-def test_profile_and_level_are_those_of_the_answer(kind: type[PyavEncoder], size: tuple[int, int]) -> None:
-    answered = answered_profile()
+async def test_profile_and_level_are_those_of_the_answer(kind: type[PyavEncoder], size: tuple[int, int]) -> None:
+    answered = await answered_profile()
     assert answered.hex() == "42e01f"
     encoder = kind(fps=30)
     for force in (False, True):

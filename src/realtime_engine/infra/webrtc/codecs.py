@@ -15,11 +15,20 @@ class Codec(str, enum.Enum):
     VP8 = "VP8"
 
 
+CONSTRAINED_BASELINE = "42e0"  # how a profile-level-id begins (RFC 6184, 8.1)
 DEFAULT_CODECS = (Codec.H264, Codec.VP8)
 
 
 def codec_capabilities(codecs: Sequence[Codec]) -> list[RTCRtpCodecCapability]:
-    """``codecs`` in this order, then retransmission (RFC 4588), for ``setCodecPreferences``."""
-    known = RTCRtpSender.getCapabilities("video").codecs
+    """``codecs`` in this order, then retransmission (RFC 4588), for ``setCodecPreferences``.
+
+    Of the profiles of H.264, constrained baseline comes first: it is what is sent.
+    """
+    known = sorted(RTCRtpSender.getCapabilities("video").codecs, key=_is_other_profile)
     names = [f"video/{codec.value}".lower() for codec in codecs] + ["video/rtx"]
     return [capability for name in names for capability in known if capability.mimeType.lower() == name]
+
+
+def _is_other_profile(capability: RTCRtpCodecCapability) -> bool:
+    profile = capability.parameters.get("profile-level-id")
+    return profile is not None and not str(profile).lower().startswith(CONSTRAINED_BASELINE)

@@ -14,6 +14,7 @@ from av.video.codeccontext import VideoCodecContext
 from .h264_levels import level_for
 from .pyav_encoder import PyavEncoder, frame_time
 
+_LEAST_RATE = 8_000  # libx264 counts in thousands, and 0 would be no limit
 _CEILING = 8  # times the rate: room for a higher one, and for frame rates down to this part of the declared one
 
 
@@ -47,6 +48,6 @@ class H264Encoder(PyavEncoder):
         self._count = 0
 
     def _schedule(self, context: VideoCodecContext, frame: av.VideoFrame, bits: float) -> None:
-        context.bit_rate = min(round(bits * self._fps), _CEILING * self._opened_rate)
+        context.bit_rate = min(max(round(bits * self._fps), _LEAST_RATE), _CEILING * self._opened_rate)
         frame.pts, frame.time_base = self._count, context.time_base
         self._count += 1
