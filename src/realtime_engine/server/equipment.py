@@ -8,13 +8,17 @@ from dataclasses import dataclass
 from ..core.contract import EngineManifest
 from ..core.queues import Inbox, Outbox
 from ..infra.demo import Demo
+from ..infra.joining import FrameTotals
 from ..infra.jpeg import JpegEncoder
 from .config import ServerConfig
 
 
 @dataclass(frozen=True)
 class Equipment:
-    """The demo and its engine, and what encodes pictures: ``pool`` are the threads for that."""
+    """The demo and its engine, and what encodes pictures: ``pool`` are the threads for that.
+
+    ``totals`` are the times of the frames of all sessions.
+    """
 
     demo: Demo
     config: ServerConfig
@@ -23,3 +27,4 @@ class Equipment:
     outbox: Outbox
     jpeg: JpegEncoder
     pool: Executor
+    totals: FrameTotals

@@ -10,6 +10,8 @@ from prometheus_client.registry import Collector
 
 from ..core.clock import NS_PER_S
 from ..core.monitor import HistogramSnapshot
+from ..infra.joining import FrameTotals
+from ..infra.timing import WindowSnapshot
 from .hosting import EngineHost, EngineState
 from .sessions import Sessions
 
@@ -23,11 +25,12 @@ class Metrics:
     Args:
         host: the engine.
         sessions: called for the sessions; ``None`` before there can be any.
+        frames: the times of the frames of all sessions.
     """
 
-    def __init__(self, host: EngineHost, sessions: Callable[[], Sessions | None]) -> None:
+    def __init__(self, host: EngineHost, sessions: Callable[[], Sessions | None], frames: FrameTotals) -> None:
         self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(_Reader(host, sessions))
+        self._registry.register(_Reader(host, sessions, frames))
 
     def text(self) -> bytes:
         """The Prometheus text format."""
@@ -35,9 +38,10 @@ class Metrics:
 
 
 class _Reader(Collector):
-    def __init__(self, host: EngineHost, sessions: Callable[[], Sessions | None]) -> None:
+    def __init__(self, host: EngineHost, sessions: Callable[[], Sessions | None], frames: FrameTotals) -> None:
         self._host = host
         self._sessions = sessions
+        self._frames = frames
 
     def collect(self) -> Iterator[Metric]:
         yield _gauge("ready", "1 when the model is loaded and runs", self._host.state is EngineState.READY)
@@ -45,6 +49,7 @@ class _Reader(Collector):
         sessions = self._sessions()
         if sessions is not None:
             yield from _of_sessions(sessions)
+            yield from _of_frames(self._frames)
 
     def _engine(self) -> Iterator[Metric]:
         loop = self._host.monitor.snapshot()
@@ -72,6 +77,31 @@ def _of_sessions(sessions: Sessions) -> Iterator[Metric]:
     yield _counter("frames_dropped", "Frames given up to stay within the media-age budget", counts.dropped)
     yield _counter("underruns", "Times that no frame was ready when it should have been shown", counts.underruns)
     yield _counter("jpeg_encodes", "Frames encoded as JPEG for MJPEG viewers", counts.jpeg_encodes)
+
+
+def _of_frames(frames: FrameTotals) -> Iterator[Metric]:
+    """docs/latency.md says what each of them means."""
+    stages = SummaryMetricFamily(
+        PREFIX + "frame_stage_seconds", "Time of frames that viewers told of, by stage", labels=["stage", "transport"]
+    )
+    for transport in frames.times.transports():
+        for stage, times in frames.times.snapshot(transport).items():
+            _add_window(stages, [stage, transport], times)
+    yield stages
+    clocks = SummaryMetricFamily(PREFIX + "clock_uncertainty_seconds", "How far off viewers' clocks may be", labels=[])
+    _add_window(clocks, [], frames.uncertainty.snapshot())
+    yield clocks
+    records = CounterMetricFamily(PREFIX + "frame_records", "Frames by what came of their record", labels=["outcome"])
+    for outcome, count in vars(frames.counts).items():
+        records.add_metric([outcome], count)
+    yield records
+
+
+def _add_window(metric: SummaryMetricFamily, labels: list[str], times: WindowSnapshot) -> None:
+    metric.add_metric(labels, count_value=times.count, sum_value=times.sum_ns / NS_PER_S)
+    named = dict(zip(metric._labelnames, labels, strict=True))
+    for share, value_ns in zip(_QUANTILES, (times.p50_ns, times.p95_ns, times.p99_ns), strict=True):
+        metric.add_sample(metric.name, {**named, "quantile": str(share)}, value_ns / NS_PER_S)
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

@@ -38,6 +38,7 @@ class Pump:
         on_event: told of each session event, in order with the chunks; false ends the pump.
         on_credit: told that the engine should hold (false) or may go on (true).
         pool: threads for conversions that are worth one.
+        on_shown: told of each frame when it is published.
 
     Attributes:
         heard_ns: when the engine was last heard of, on the monotonic clock.
@@ -54,6 +55,7 @@ class Pump:
         on_event: Callable[[SessionEvent], bool],
         on_credit: Callable[[bool], None],
         pool: Executor,
+        on_shown: Callable[[FrameId], None] = lambda _: None,
     ) -> None:
         fps = manifest.rate_hz * manifest.frames_per_chunk
         self._reader = reader
@@ -62,6 +64,7 @@ class Pump:
         self._on_event = on_event
         self._on_credit = on_credit
         self._pool = pool
+        self._on_shown = on_shown
         self._player = PacedPlayer(Pacer(fps, budget_ms), self._publish)
         self._credit = PlaybackCredit(fps, budget_ms)
         self.heard_ns = MONOTONIC.now_ns()
@@ -126,6 +129,7 @@ class Pump:
             self._on_event(Failed(chunk.session_id, text, epoch=chunk.epoch))
 
     def _publish(self, frame: Frame) -> None:
+        self._on_shown(frame.id)
         self._publisher.publish(frame)
         if self._credit.held:
             self._credit.shown(wants_more=self._player.wants_more())

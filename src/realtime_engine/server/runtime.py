@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from starlette.requests import HTTPConnection
 
 from ..infra.demo import Demo
+from ..infra.joining import FrameTotals
 from ..infra.jpeg import JpegEncoder
 from .config import ServerConfig
 from .equipment import Equipment
@@ -45,13 +46,14 @@ class Runtime:
         self.metrics: Metrics
         self._sessions: Sessions | None = None
         self._jpeg = JpegEncoder(config.jpeg_quality)
+        self._totals = FrameTotals()
         self._pool: ThreadPoolExecutor
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Load and run the engine for as long as this is entered; everything has ended afterwards, in bounded time."""
         self.host = EngineHost(self.demo, self.options)
-        self.metrics = Metrics(self.host, lambda: self._sessions)
+        self.metrics = Metrics(self.host, lambda: self._sessions, self._totals)
         self._pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="media")
         engine = asyncio.create_task(self.host.run(), name="engine")
         try:
@@ -69,7 +71,7 @@ class Runtime:
             raise Problem("loading", "The model is loading.", headers={"Retry-After": "1"})
         if self._sessions is None:
             equipment = Equipment(
-                self.demo, self.config, host.manifest, host.inbox, host.outbox, self._jpeg, self._pool
+                self.demo, self.config, host.manifest, host.inbox, host.outbox, self._jpeg, self._pool, self._totals
             )
             self._sessions = Sessions(equipment)
         return self._sessions

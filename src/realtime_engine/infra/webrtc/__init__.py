@@ -17,6 +17,7 @@ from .peer import CloseReason, ViewerPeer
 from .receiver import ReceivedFrame, WebRtcReceiver
 from .shared import SharedVideo
 from .source import FrameSource, FrameSubscription
+from .track import SentFrame
 
 __all__ = [
     "DEFAULT_CODECS",
@@ -34,6 +35,7 @@ __all__ = [
     "Patience",
     "PeerClosedError",
     "ReceivedFrame",
+    "SentFrame",
     "SharedVideo",
     "VideoEncoder",
     "ViewerPeer",
