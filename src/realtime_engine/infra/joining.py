@@ -90,7 +90,7 @@ class FrameJoiner:
     """The frames of one session, from encoding to presentation. Belongs to one event loop; memory is bounded.
 
     Viewers by WebRTC and the like have names. Those by MJPEG share one encode and have none: each of them may tell of a
-    frame, and the first to show an input answers it.
+    frame, and what answers an input for the first of them does so for all.
 
     Args:
         totals: counts along, for all sessions together.
@@ -179,7 +179,8 @@ class FrameJoiner:
             return record
         if record.viewer is not None:
             return None
-        copy = replace(record, times=[*record.times[: Milestone.RECEIVED], None, None, None])
+        copy = replace(record, times=list(record.times), is_press_alone=False)
+        copy.times[Milestone.PRESSED] = None
         self._records.append(copy)
         return copy
 
@@ -207,13 +208,12 @@ class FrameJoiner:
     def _answer(self, record: FrameRecord, told: PresentedFrame, clock: PageClock) -> None:
         """Find out whether this is the frame in which its viewer first saw an input."""
         known, action = self._viewers[record.viewer], record.id.action_id
-        is_news = known.has_seen and action is not None and action != known.answered
-        known.answered, known.has_seen = action, True
         received_ns, begin_ns = record.times[Milestone.INPUT], record.times[Milestone.STEP_BEGIN]
-        if not is_news or received_ns is None or begin_ns is None or begin_ns - received_ns > _INPUT_NS:
-            return
-        record.is_answer = True
-        if told.pressed is None:
+        if received_ns is not None and begin_ns is not None and begin_ns - received_ns <= _INPUT_NS:
+            is_news = known.has_seen and action is not None and action != known.answered
+            record.is_answer = record.is_answer or is_news
+        known.answered, known.has_seen = action, True
+        if not record.is_answer or received_ns is None or told.pressed is None:
             return
         pressed_ns, presented_ns = clock.to_ns(told.pressed), record.times[Milestone.PRESENTED]
         if presented_ns is not None and 0 <= presented_ns - pressed_ns <= _INPUT_NS:

@@ -70,7 +70,7 @@ class _Board:
         if known not in self._drawn:
             begin_us, duration_us = span[0] / 1e3, max((span[1] - span[0]) / 1e3, _LEAST_US)
             label = f"{stage.name} {identity.seq}" + (f".{identity.frame_index}" if identity.frame_index else "")
-            args = {"epoch": identity.epoch, "seq": identity.seq, "index": identity.frame_index}
+            args: dict[str, Any] = {"epoch": identity.epoch, "seq": identity.seq, "index": identity.frame_index}
             args |= {"action": identity.action_id, "uncertainty_ms": record.uncertainty_ns / 1e6}
             track = self._track(process, stage, begin_us, duration_us)
             drawn: Event = {"ph": "X", "pid": process, "tid": track, "ts": begin_us}
