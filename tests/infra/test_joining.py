@@ -134,7 +134,7 @@ def test_a_press_that_another_message_followed_is_no_uplink(session: Session) ->
 @pytest.mark.parametrize(
     "given",
     [
-        pytest.param({"presented": -30}, id="before it was sent"),
+        pytest.param({"presented": -60}, id="before it was sent"),
         pytest.param({"presented": 5000}, id="in time to come"),
         pytest.param({"received": 90, "presented": 22}, id="presented before it was received"),
         pytest.param({"clock": PageClock(SHIFT_MS, 501.0)}, id="no idea what the time is"),

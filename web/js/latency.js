@@ -46,6 +46,6 @@ export class KeyToPixel {
 
   #quantile(share) {
     const sorted = [...this.#samples].sort((a, b) => a - b);
-    return sorted.length ? sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] : null;
+    return sorted.length ? sorted[Math.ceil(sorted.length * share) - 1] : null;
   }
 }

@@ -20,7 +20,7 @@ _MOST_PENDING = 256  # frames of one viewer that wait to be told of
 _MOST_RECORDS = 4096
 _MOST_SHOWN = 64
 _MOST_UNCERTAINTY_NS = NS_PER_S // 2
-_SLACK_NS = 20 * NS_PER_MS  # a busy event loop notes late that a frame has been sent
+_SLACK_NS = 50 * NS_PER_MS  # a busy event loop notes late that a frame has been sent
 _REPEATED_NS = 2 * NS_PER_S  # a frame that waits so long for pacing is an old one, shown again to somebody who came
 _INPUT_NS = 5 * NS_PER_S  # an input that waits so long for a step met a paused session
 

@@ -36,6 +36,7 @@ class Runtime:
 
     Attributes:
         host: set while the server runs.
+        totals: the times of the frames of all sessions.
     """
 
     def __init__(self, demo: Demo, config: ServerConfig, options: BaseModel | None) -> None:
@@ -46,14 +47,14 @@ class Runtime:
         self.metrics: Metrics
         self._sessions: Sessions | None = None
         self._jpeg = JpegEncoder(config.jpeg_quality)
-        self._totals = FrameTotals()
+        self.totals = FrameTotals()
         self._pool: ThreadPoolExecutor
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Load and run the engine for as long as this is entered; everything has ended afterwards, in bounded time."""
         self.host = EngineHost(self.demo, self.options)
-        self.metrics = Metrics(self.host, lambda: self._sessions, self._totals)
+        self.metrics = Metrics(self.host, lambda: self._sessions, self.totals)
         self._pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="media")
         engine = asyncio.create_task(self.host.run(), name="engine")
         try:
@@ -71,7 +72,7 @@ class Runtime:
             raise Problem("loading", "The model is loading.", headers={"Retry-After": "1"})
         if self._sessions is None:
             equipment = Equipment(
-                self.demo, self.config, host.manifest, host.inbox, host.outbox, self._jpeg, self._pool, self._totals
+                self.demo, self.config, host.manifest, host.inbox, host.outbox, self._jpeg, self._pool, self.totals
             )
             self._sessions = Sessions(equipment)
         return self._sessions
