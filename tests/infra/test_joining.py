@@ -195,10 +195,10 @@ def test_frames_that_nobody_tells_of_are_counted_and_forgotten(session: Session)
 
 
 def test_memory_is_bounded(session: Session) -> None:
-    for seq in range(1, 5000):
+    for seq in range(1, 2500):
         session.send(seq)
-    assert len(session.joiner.records(0)) == 4096
-    assert [record.id.seq for record in session.joiner.records(session.ns(-40))] == [4998, 4999]
+    assert len(session.joiner.records(0)) == 2048
+    assert [record.id.seq for record in session.joiner.records(session.ns(-40))] == [2498, 2499]
 
 
 def test_viewers_of_one_encode_each_tell_of_it() -> None:

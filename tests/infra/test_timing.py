@@ -42,8 +42,8 @@ def test_the_path_has_neither_gap_nor_overlap() -> None:
     assert [stage.end for stage in PATH] == list(Milestone)[1:]
 
 
-def record_at(*times: int | None, is_answer: bool = True, is_press_alone: bool = True) -> FrameRecord:
-    return FrameRecord(FrameId("s", 1, 0, 0), "webrtc", "v", [*times], is_answer, is_press_alone)
+def record_at(*times: int | None, is_answer: bool = True, knows_uplink: bool = True) -> FrameRecord:
+    return FrameRecord(FrameId("s", 1, 0, 0), "webrtc", "v", [*times], is_answer, knows_uplink)
 
 
 def test_stages_sum_up_to_the_whole() -> None:
@@ -72,7 +72,7 @@ def test_only_the_first_frame_of_an_input_counts_for_it() -> None:
     assert {"input_wait", "uplink", "input_to_pixel", "key_to_pixel"}.isdisjoint(
         dict(record_at(*times, is_answer=False).durations())
     )
-    assert "uplink" not in dict(record_at(*times, is_press_alone=False).durations())
+    assert "uplink" not in dict(record_at(*times, knows_uplink=False).durations())
 
 
 def test_transports_are_told_apart() -> None:

@@ -173,7 +173,8 @@ ESTIMATE = """
     [
         pytest.param([(0, 5001, 2)], 2, 5000, 1, id="the middle of a round trip"),
         pytest.param([(0, 5009, 10), (20, 5020.5, 21), (40, 5048, 50)], 50, 5000, 0.5 + 29e-4, id="the shortest"),
-        pytest.param([(0, 5001, 2), (60_000, 65_007, 60_004)], 60_004, 5005, 2, id="not one that is too old"),
+        pytest.param([(0, 5001, 2), (60_000, 65_005, 60_004)], 60_004, 5003, 2, id="not one that is too old"),
+        pytest.param([(0, 5001, 2), (1000, 9000, 1010)], 1010, 7995, 5, id="not one of before a jump"),
         pytest.param(
             [(0, 5000.5, 1)] + [(n, n + 5003, n + 4) for n in range(20)], 30, 5001, 2 + 7e-4, id="the newest 16"
         ),

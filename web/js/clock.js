@@ -2,6 +2,8 @@
 const MOST_SAMPLES = 16;
 /** How far two clocks may run apart, in milliseconds a millisecond: 100 parts in a million. */
 const DRIFT = 1e-4;
+/** Browsers round their clock to a tenth of a millisecond or a whole one. */
+const RESOLUTION_MS = 1;
 
 /**
  * What the server's monotonic clock shows, from the pongs that it answers pings with: its time belongs to the middle of the
@@ -12,8 +14,11 @@ export class ServerClock {
 
   /** A ping sent at `sent` was answered at `serverNs` of the server's clock, which was heard at `received`. */
   pong(sent, serverNs, received) {
-    const offset = serverNs / 1e6 - (sent + received) / 2;
-    this.#samples.push({ offset, uncertainty: (received - sent) / 2, time: received });
+    const [offset, uncertainty] = [serverNs / 1e6 - (sent + received) / 2, (received - sent) / 2];
+    const known = this.estimate(received);
+    // A clock that stood still while the machine slept is a new one.
+    if (known && Math.abs(offset - known.offset) > uncertainty + known.uncertainty + RESOLUTION_MS) this.clear();
+    this.#samples.push({ offset, uncertainty, time: received });
     if (this.#samples.length > MOST_SAMPLES) this.#samples.shift();
   }
 

@@ -258,7 +258,7 @@ export class Console {
   #showState({ state, text, seconds }) {
     this.#state = state;
     this.#asking = false;
-    for (const id of ["reset", "pause", "seed"]) this.#find(id).disabled = !this.#session.hasPlace;
+    for (const id of ["reset", "pause", "seed", "trace"]) this.#find(id).disabled = !this.#session.hasPlace;
     this.#find("hint").hidden = state !== "live" || !this.#pointer.canLock;
     if (state !== "live") this.#stats.clear();
     const soft = this.#picture.resolution !== "";

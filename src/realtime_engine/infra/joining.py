@@ -17,7 +17,7 @@ NS_PER_MS = 1_000_000
 SESSION_WINDOW = 256
 
 _MOST_PENDING = 256  # frames of one viewer that wait to be told of
-_MOST_RECORDS = 4096
+_MOST_RECORDS = 2048
 _MOST_SHOWN = 64
 _MOST_UNCERTAINTY_NS = NS_PER_S // 2
 _SLACK_NS = 50 * NS_PER_MS  # a busy event loop notes late that a frame has been sent
@@ -168,7 +168,7 @@ class FrameJoiner:
         return None if known is None else known.transport
 
     def records(self, since_ns: int) -> list[FrameRecord]:
-        """Frames shown to anybody since then, oldest first, complete or not; at most 4096."""
+        """Frames shown to anybody since then, oldest first, complete or not; at most 2048."""
         return [record for record in self._records if (record.times[Milestone.PACED] or 0) >= since_ns]
 
     # -- within
@@ -179,7 +179,7 @@ class FrameJoiner:
             return record
         if record.viewer is not None:
             return None
-        copy = replace(record, times=list(record.times), is_press_alone=False)
+        copy = replace(record, times=list(record.times), knows_uplink=False)
         copy.times[Milestone.PRESSED] = None
         self._records.append(copy)
         return copy
@@ -217,8 +217,8 @@ class FrameJoiner:
             return
         pressed_ns, presented_ns = clock.to_ns(told.pressed), record.times[Milestone.PRESENTED]
         if presented_ns is not None and 0 <= presented_ns - pressed_ns <= _INPUT_NS:
-            record.is_press_alone = told.press_seq == action
-            record.times[Milestone.PRESSED] = min(pressed_ns, received_ns) if record.is_press_alone else pressed_ns
+            record.knows_uplink = told.press_seq == action
+            record.times[Milestone.PRESSED] = min(pressed_ns, received_ns) if record.knows_uplink else pressed_ns
 
     def _count(self, known: _Viewer, record: FrameRecord, told: PresentedFrame) -> None:
         self._totals.counts.joined += 1

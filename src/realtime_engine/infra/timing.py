@@ -76,7 +76,7 @@ class FrameRecord:
         times: a moment for each :class:`Milestone`, in nanoseconds of this machine's monotonic clock; ``None`` where
             nobody told.
         is_answer: it was the first frame of this viewer that its input had shaped.
-        is_press_alone: that input was the message which carried the key press, so that ``uplink`` is known.
+        knows_uplink: that input was the very message which carried the key press.
         uncertainty_ns: by how much the viewer's moments may be off, half of the best round trip.
     """
 
@@ -85,7 +85,7 @@ class FrameRecord:
     viewer: str | None
     times: list[int | None] = field(default_factory=lambda: [None] * len(Milestone))
     is_answer: bool = False
-    is_press_alone: bool = False
+    knows_uplink: bool = False
     uncertainty_ns: int = 0
 
     @property
@@ -96,7 +96,7 @@ class FrameRecord:
         """Begin and end of a stage; ``None`` where it is not known, or does not count for this frame."""
         if stage.of_input and not self.is_answer:
             return None
-        if stage.end is Milestone.INPUT and not self.is_press_alone:
+        if stage.end is Milestone.INPUT and not self.knows_uplink:
             return None
         begin, end = self.times[stage.begin], self.times[stage.end]
         return None if begin is None or end is None else (begin, end)

@@ -86,10 +86,10 @@ def _of_frames(frames: FrameTotals) -> Iterator[Metric]:
     )
     for transport in frames.times.transports():
         for stage, times in frames.times.snapshot(transport).items():
-            _add_window(stages, [stage, transport], times)
+            _add_window(stages, {"stage": stage, "transport": transport}, times)
     yield stages
     clocks = SummaryMetricFamily(PREFIX + "clock_uncertainty_seconds", "How far off viewers' clocks may be", labels=[])
-    _add_window(clocks, [], frames.uncertainty.snapshot())
+    _add_window(clocks, {}, frames.uncertainty.snapshot())
     yield clocks
     records = CounterMetricFamily(PREFIX + "frame_records", "Frames by what came of their record", labels=["outcome"])
     for outcome, count in vars(frames.counts).items():
@@ -97,11 +97,11 @@ def _of_frames(frames: FrameTotals) -> Iterator[Metric]:
     yield records
 
 
-def _add_window(metric: SummaryMetricFamily, labels: list[str], times: WindowSnapshot) -> None:
-    metric.add_metric(labels, count_value=times.count, sum_value=times.sum_ns / NS_PER_S)
-    named = dict(zip(metric._labelnames, labels, strict=True))
+def _add_window(metric: SummaryMetricFamily, labels: dict[str, str], times: WindowSnapshot) -> None:
+    """``labels`` in the order of the metric's own."""
+    metric.add_metric(list(labels.values()), count_value=times.count, sum_value=times.sum_ns / NS_PER_S)
     for share, value_ns in zip(_QUANTILES, (times.p50_ns, times.p95_ns, times.p99_ns), strict=True):
-        metric.add_sample(metric.name, {**named, "quantile": str(share)}, value_ns / NS_PER_S)
+        metric.add_sample(metric.name, {**labels, "quantile": str(share)}, value_ns / NS_PER_S)
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:
