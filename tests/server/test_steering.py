@@ -2,20 +2,40 @@ from typing import Any
 
 from realtime_engine import Action, Inbox
 from realtime_engine.infra.controls import ControlState
+from realtime_engine.infra.controls.schema import PresentedMessage
 from realtime_engine.server.steering import Steering
 from realtime_engine.testing import ManualClock
 
 from .support import CONTROLS, message, paint_demo
 
+FRAME = {"epoch": 1, "seq": 2, "index": 0, "presented": 5.5}
+
 
 class Desk:
     """Steering with both its ends laid open."""
 
-    def __init__(self, clock: ManualClock | None = None, **demo: Any) -> None:
+    def __init__(self, clock: ManualClock | None = None, put: Any = None, **demo: Any) -> None:
         self.put: list[Action] = []
         self.told: list[dict[str, Any]] = []
+        self.heard = 0
+        self.presented: list[PresentedMessage] = []
         state = ControlState(CONTROLS, clock) if clock is not None else ControlState(CONTROLS)
-        self.steering = Steering(paint_demo(**demo), "s", state, put=self.put.append, tell=self.told.append)
+        self.steering = Steering(
+            paint_demo(**demo),
+            "s",
+            state,
+            put=put or self.put.append,
+            tell=self.told.append,
+            on_heard=self._hear,
+            on_presented=self._present,
+        )
+
+    def _hear(self) -> None:
+        self.heard += 1
+
+    def _present(self, message: PresentedMessage) -> list[dict[str, Any]]:
+        self.presented.append(message)
+        return [{"type": "timing"}]
 
 
 async def test_each_message_is_an_action_at_once() -> None:
@@ -38,6 +58,17 @@ async def test_pings_and_refused_messages_make_none() -> None:
     assert desk.put == []
 
 
+async def test_what_was_presented_is_no_control_and_shows_nobody() -> None:
+    desk = Desk()
+    desk.steering.receive_text(message("controls", seq=1, keys=["KeyW"]))
+    expiry_ns, put, heard = desk.steering.state.next_expiry_ns, len(desk.put), desk.heard
+    told = message("presented", seq=2, clock={"offset": 1, "uncertainty": 1}, frames=[FRAME])
+    assert desk.steering.receive_text(told) == ['{"type": "timing"}']
+    assert desk.presented[0].frames[0].presented == 5.5
+    assert (desk.steering.state.next_expiry_ns, len(desk.put), desk.heard) == (expiry_ns, put, heard)
+    desk.steering.close()
+
+
 async def test_a_failing_to_conditioning_is_told_and_takes_no_edge() -> None:
     desk = Desk()
     edges = [{"seq": 0, "kind": "key_down", "code": "KeyW"}]
@@ -50,11 +81,9 @@ async def test_a_failing_to_conditioning_is_told_and_takes_no_edge() -> None:
 
 
 async def test_conditioning_that_the_engine_cannot_take_is_told_too() -> None:
-    told: list[dict[str, Any]] = []
-    demo = paint_demo(to_conditioning=lambda window: 5)
-    steering = Steering(demo, "s", ControlState(CONTROLS), put=Inbox().put_nowait, tell=told.append)
-    steering.receive_text(message("controls", seq=1))
-    assert "Action.conditioning must be a mapping" in told[0]["error"]["detail"]
+    desk = Desk(put=Inbox().put_nowait, to_conditioning=lambda window: 5)
+    desk.steering.receive_text(message("controls", seq=1))
+    assert "Action.conditioning must be a mapping" in desk.told[0]["error"]["detail"]
 
 
 async def test_what_is_held_is_released_when_the_last_client_leaves() -> None:

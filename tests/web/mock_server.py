@@ -260,7 +260,8 @@ class MockServer:
                 self.action_seq = message["seq"]
             self._changed.notify_all()
         if message["type"] == "ping":
-            answer(json.dumps({"v": 1, "type": "pong", "seq": message["seq"], "t": message["t"]}))
+            times = {"t": message["t"], "server_ns": time.monotonic_ns()}
+            answer(json.dumps({"v": 1, "type": "pong", "seq": message["seq"], **times}))
 
 
 def reply(socket: WebSocket, text: str) -> None:

@@ -280,6 +280,8 @@ def test_every_message_is_of_the_published_protocol(visit: Opener, server: MockS
     page.mouse.wheel(3, 120)
     page.get_by_label("Seed").fill("42")
     page.evaluate("dispatchEvent(new Event('blur'))")
-    server.wait_for(lambda: {m["type"] for m in server.messages} == {"controls", "blur", "ping"}, "each type")
+    server.wait_for(
+        lambda: {m["type"] for m in server.messages} == {"controls", "blur", "ping", "presented"}, "each type"
+    )
     for message in list(server.messages):
         published.parse_message(message)

@@ -98,8 +98,6 @@ MEASURE = """
 @pytest.mark.parametrize(
     ("told", "expected"),
     [
-        pytest.param([["press", 7, 100], ["identify", 3, 7], ["present", 3, 140]], 40, id="identity first"),
-        pytest.param([["press", 7, 100], ["present", 3, 140], ["identify", 3, 7]], 40, id="presentation first"),
         pytest.param([["press", 7, 100], ["show", 6, 120], ["show", 9, 150]], 50, id="an older frame does not answer"),
         pytest.param([["press", 7, 100], ["show", 7, 150], ["show", 8, 190]], 50, id="answered once"),
         pytest.param([["press", 7, 100], ["show", None, 150]], None, id="a frame without an action"),
@@ -117,6 +115,118 @@ def test_the_median_is_that_of_the_newest_presses(blank: Page) -> None:
     old = [step for n in range(40) for step in (["press", n, 0], ["show", n, 500])]
     new = [step for n in range(40, 71) for step in (["press", n, 1000], ["show", n, 1000 + n])]
     assert run(blank, "latency", MEASURE, old + new) == [55, 69]
+
+
+def test_the_oldest_press_that_a_frame_answers_is_told(blank: Page) -> None:
+    body = """
+        const latency = new module.KeyToPixel();
+        given.forEach(([seq, time]) => latency.press(seq, time));
+        return [latency.show(6, 50), latency.show(8, 60), latency.show(9, 70), latency.show(null, 80)];
+    """
+    assert run(blank, "latency", body, [[7, 10], [8, 20]]) == [None, {"seq": 7, "time": 10}, None, None]
+
+
+# -- frames
+
+MATCH = """
+    const matched = [];
+    const frames = new module.FrameMatcher((identity, picture) => matched.push([identity.seq, picture.time]));
+    given.forEach(([method, ...values]) => frames[method](...values));
+    return matched;
+"""
+
+
+def identity(seq: int) -> list[Any]:
+    return ["identify", {"rtp": 100 + seq, "epoch": 1, "seq": seq, "index": 0, "action_seq": 4}]
+
+
+def picture(seq: int) -> list[Any]:
+    return ["present", {"rtp": 100 + seq, "time": 10 * seq}]
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        pytest.param([identity(1), picture(1)], [[1, 10]], id="identity first"),
+        pytest.param([picture(1), identity(1)], [[1, 10]], id="picture first"),
+        pytest.param([identity(1), picture(2), picture(1), identity(2)], [[1, 10], [2, 20]], id="mixed"),
+        pytest.param([identity(1), picture(1), identity(1)], [[1, 10]], id="sent again"),
+        pytest.param([identity(1), ["forget"], picture(1)], [], id="forgotten"),
+        pytest.param([*map(identity, range(241)), picture(0), picture(1)], [[1, 10]], id="bounded"),
+    ],
+)
+def test_pictures_find_their_identity(blank: Page, told: list[list[Any]], expected: list[list[int]]) -> None:
+    assert run(blank, "frames", MATCH, told) == expected
+
+
+# -- the server's clock
+
+ESTIMATE = """
+    const clock = new module.ServerClock();
+    given.pongs.forEach(([sent, server, received]) => clock.pong(sent, server * 1e6, received));
+    return clock.estimate(given.now);
+"""
+
+
+@pytest.mark.parametrize(
+    ("pongs", "now", "offset", "uncertainty"),
+    [
+        pytest.param([(0, 5001, 2)], 2, 5000, 1, id="the middle of a round trip"),
+        pytest.param([(0, 5009, 10), (20, 5020.5, 21), (40, 5048, 50)], 50, 5000, 0.5 + 29e-4, id="the shortest"),
+        pytest.param([(0, 5001, 2), (60_000, 65_005, 60_004)], 60_004, 5003, 2, id="not one that is too old"),
+        pytest.param([(0, 5001, 2), (1000, 9000, 1010)], 1010, 7995, 5, id="not one of before a jump"),
+        pytest.param(
+            [(0, 5000.5, 1)] + [(n, n + 5003, n + 4) for n in range(20)], 30, 5001, 2 + 7e-4, id="the newest 16"
+        ),
+    ],
+)
+def test_the_servers_clock_is_found_by_pings(
+    blank: Page, pongs: list[tuple[float, float, float]], now: float, offset: float, uncertainty: float
+) -> None:
+    found = run(blank, "clock", ESTIMATE, {"pongs": pongs, "now": now})
+    assert found == {"offset": pytest.approx(offset), "uncertainty": pytest.approx(uncertainty)}
+
+
+def test_nothing_is_known_of_a_clock_before_a_pong(blank: Page) -> None:
+    assert run(blank, "clock", ESTIMATE, {"pongs": [], "now": 5}) is None
+
+
+# -- acknowledgements
+
+ACKNOWLEDGE = """
+    const { ServerClock } = await import("./js/clock.js");
+    const [clock, sent] = [new ServerClock(), []];
+    const acknowledger = new module.Acknowledger(clock, (body) => sent.push(body));
+    if (given.known) clock.pong(0, 1e9, 1);
+    acknowledger.wantsTiming = true;
+    given.frames.forEach(([viewer, seq]) => acknowledger.show(viewer, { seq }));
+    if (!given.known) {
+        clock.pong(0, 1e9, 1);
+        acknowledger.show(null, { seq: 70 });
+    }
+    if (given.clear) acknowledger.clear();
+    await new Promise((done) => setTimeout(done, 300));
+    return sent.map(({ viewer, timing, frames }) => [viewer, timing, frames.map(({ seq }) => seq)]);
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        pytest.param(
+            {"frames": [["a", n] for n in range(10)]}, [["a", True, [*range(8)]], ["a", False, [8, 9]]], id="8"
+        ),
+        pytest.param({"frames": [["a", 1], ["b", 2]]}, [["a", True, [1]], ["b", False, [2]]], id="each viewer's own"),
+        pytest.param({"frames": [["a", 1]], "clear": True}, [], id="cleared"),
+        pytest.param(
+            {"frames": [[None, n] for n in range(70)], "known": False},
+            [[None, True, [*range(7, 71)]]],
+            id="no clock yet",
+        ),
+    ],
+)
+def test_frames_are_acknowledged_in_batches(blank: Page, given: dict[str, Any], expected: list[Any]) -> None:
+    assert run(blank, "acknowledger", ACKNOWLEDGE, {"known": True, "clear": False, **given}) == expected
 
 
 # -- schema

@@ -125,6 +125,11 @@ export class Place {
     await request("POST", resolve(this.#links.reset), { token: this.token, json: { context } });
   }
 
+  /** @returns {Promise<Blob>} where the time of the last frames went, for ui.perfetto.dev */
+  async trace() {
+    return (await request("GET", resolve(this.#links.trace), { token: this.token })).blob();
+  }
+
   /** Gives the place back; also works while the page is being closed. */
   async release() {
     await request("DELETE", resolve(this.#links.self), { token: this.token, keepalive: true });

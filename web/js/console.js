@@ -1,5 +1,8 @@
+import { Acknowledger } from "./acknowledger.js";
 import { ControlChannel } from "./channel.js";
+import { ServerClock } from "./clock.js";
 import { SchemaForm } from "./form.js";
+import { FrameMatcher } from "./frames.js";
 import { GamepadPoller } from "./gamepad.js";
 import { Input } from "./input.js";
 import { Keyboard } from "./keyboard.js";
@@ -32,6 +35,9 @@ export class Console {
   #input = new Input();
   #channel = new ControlChannel();
   #latency = new KeyToPixel();
+  #clock = new ServerClock();
+  #frames = new FrameMatcher((identity, picture) => this.#identified(identity, picture));
+  #acknowledger = new Acknowledger(this.#clock, (body) => this.#sender.presented(body));
   #sender;
   #form;
   #picture;
@@ -96,7 +102,10 @@ export class Console {
       this.#legend.update();
     };
     this.#sender.onPress = (seq, time) => this.#session.active && this.#latency.press(seq, time);
-    this.#sender.onPong = (milliseconds) => this.#stats.roundTrip(milliseconds);
+    this.#sender.onPong = (sent, serverNs, received) => {
+      this.#stats.roundTrip(received - sent);
+      this.#clock.pong(sent, serverNs, received);
+    };
     this.#sender.start();
     new Keyboard(this.#input, this.#demo.controls).listen();
     this.#pointer.listen();
@@ -109,12 +118,16 @@ export class Console {
   #joinSession() {
     const session = this.#session;
     session.addEventListener("state", ({ detail }) => this.#showState(detail));
-    session.addEventListener("place", () => this.#contextGiven());
+    session.addEventListener("place", () => {
+      this.#clock.clear();
+      this.#contextGiven();
+    });
     session.addEventListener("fallback", ({ detail }) => this.#showNotice(detail));
     session.addEventListener("refused", ({ detail }) => this.#askForFields(detail));
     session.addEventListener("server", ({ detail }) => this.#hearEvent(detail));
     this.#channel.addEventListener("message", ({ detail }) => {
-      if (detail.type === "frame" && detail.rtp !== null) this.#latency.identify(detail.rtp, detail.action_seq);
+      if (detail.type === "frame" && detail.rtp !== null) this.#frames.identify(detail);
+      if (detail.type === "timing") this.#stats.timing(detail.stages);
       if (detail.type === "error") this.#showRefusal(detail.error);
     });
   }
@@ -126,12 +139,23 @@ export class Console {
     this.#on("notice-retry", async () => this.#session.retryWebrtc());
     this.#on("fullscreen", () =>
       document.fullscreenElement ? document.exitFullscreen() : this.#find("screen").requestFullscreen());
+    this.#on("trace", () => this.#saveTrace());
     this.#on("stats-toggle", async (button) => {
       const table = this.#find("details");
       table.hidden = !table.hidden;
+      this.#acknowledger.wantsTiming = !table.hidden;
+      this.#find("trace").hidden = table.hidden;
       button.setAttribute("aria-pressed", !table.hidden);
       await this.#stats.update(this.#session);
     });
+  }
+
+  async #saveTrace() {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(await this.#session.trace());
+    link.download = "trace.json";
+    link.click();
+    URL.revokeObjectURL(link.href);
   }
 
   #joinPage() {
@@ -187,7 +211,7 @@ export class Console {
 
   #contextGiven() {
     this.#input.contextGiven();
-    this.#latency.forget();
+    this.#forget();
     this.#form.showErrors(new Map());
   }
 
@@ -202,14 +226,30 @@ export class Console {
     this.#toasts.show(known ? `${known.title}: ${detail}` : detail);
   }
 
-  #presented({ time, rtp, actionSeq = null }) {
-    this.#stats.frame(time);
-    if (rtp === undefined) this.#latency.show(actionSeq, time);
-    else this.#latency.present(rtp, time);
+  #presented(frame) {
+    this.#stats.frame(frame.time);
+    if (frame.identity) this.#identified(frame.identity, frame);
+    else if (frame.rtp !== undefined) this.#frames.present(frame);
+  }
+
+  #identified({ epoch, seq, index, actionSeq }, { time, received, decoded }) {
+    const shown = { epoch, seq, index, presented: time };
+    const press = this.#latency.show(actionSeq, time);
+    if (press) shown.press = { seq: press.seq, t: press.time };
+    if (received > 0) shown.received = received;
+    if (decoded > 0) shown.decoded = decoded;
+    this.#acknowledger.show(this.#session.viewer?.id ?? null, shown);
+  }
+
+  /** What was pressed and shown before does not count for what comes now. */
+  #forget() {
+    this.#latency.forget();
+    this.#frames.forget();
+    this.#acknowledger.clear();
   }
 
   #hearEvent(message) {
-    if (message.event === "reset_done") this.#latency.forget();
+    if (message.event === "reset_done") this.#forget();
     if (message.event === "active_changed") this.#showActive();
     if (message.event === "rejected") this.#toasts.show(message.reason);
     if (message.event === "failed" && !message.fatal) this.#toasts.show(message.error);
@@ -218,7 +258,7 @@ export class Console {
   #showState({ state, text, seconds }) {
     this.#state = state;
     this.#asking = false;
-    for (const id of ["reset", "pause", "seed"]) this.#find(id).disabled = !this.#session.hasPlace;
+    for (const id of ["reset", "pause", "seed", "trace"]) this.#find(id).disabled = !this.#session.hasPlace;
     this.#find("hint").hidden = state !== "live" || !this.#pointer.canLock;
     if (state !== "live") this.#stats.clear();
     const soft = this.#picture.resolution !== "";
@@ -235,7 +275,7 @@ export class Console {
   }
 
   #showActive() {
-    if (!this.#session.active) this.#latency.forget();
+    if (!this.#session.active) this.#forget();
     const paused = this.#state === "live" && !this.#session.active;
     const status = this.#find("status");
     status.dataset.state = paused ? "paused" : this.#state;

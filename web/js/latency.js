@@ -2,8 +2,6 @@
 const WINDOW = 31;
 /** A press without a frame after this time will not be answered any more. */
 const PATIENCE_MS = 5000;
-/** Frames whose identity or presentation waits for the other half. */
-const MOST_UNMATCHED = 240;
 
 /**
  * Measures key-to-pixel latency: from a key press to the presentation of the first frame that was shaped by the message
@@ -12,44 +10,28 @@ const MOST_UNMATCHED = 240;
 export class KeyToPixel {
   #presses = [];
   #samples = [];
-  #identities = new Map();
-  #presentations = new Map();
 
   /** Message `seq` carried a key press that happened at `time`. */
   press(seq, time) {
     this.#presses.push({ seq, time });
   }
 
-  /** The frame with this RTP timestamp was shaped by all messages up to `actionSeq`. */
-  identify(rtp, actionSeq) {
-    const time = this.#presentations.get(rtp);
-    if (time === undefined) remember(this.#identities, rtp, actionSeq);
-    else this.show(actionSeq, time);
-  }
-
-  /** The frame with this RTP timestamp was presented at `time`. */
-  present(rtp, time) {
-    if (!this.#identities.has(rtp)) {
-      remember(this.#presentations, rtp, time);
-      return;
-    }
-    this.show(this.#identities.get(rtp), time);
-    this.#identities.delete(rtp);
-  }
-
-  /** A frame shaped by all messages up to `actionSeq` was presented at `time`. */
+  /**
+   * A frame shaped by all messages up to `actionSeq` was presented at `time`.
+   *
+   * @returns {{seq: number, time: number} | null} the oldest press that it is the first to show
+   */
   show(actionSeq, time) {
-    if (actionSeq === null) return;
+    if (actionSeq === null) return null;
     const answered = this.#presses.filter((press) => press.seq <= actionSeq && press.time <= time);
     this.#samples = [...this.#samples, ...answered.map((press) => time - press.time)].slice(-WINDOW);
     this.#presses = this.#presses.filter((press) => press.seq > actionSeq && time - press.time < PATIENCE_MS);
+    return answered[0] ?? null;
   }
 
-  /** Frames of before are not awaited any more; the samples stay. */
+  /** Presses of before are not awaited any more; the samples stay. */
   forget() {
     this.#presses = [];
-    this.#identities.clear();
-    this.#presentations.clear();
   }
 
   /** @returns {number | null} */
@@ -64,11 +46,6 @@ export class KeyToPixel {
 
   #quantile(share) {
     const sorted = [...this.#samples].sort((a, b) => a - b);
-    return sorted.length ? sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] : null;
+    return sorted.length ? sorted[Math.ceil(sorted.length * share) - 1] : null;
   }
-}
-
-function remember(map, key, value) {
-  map.set(key, value);
-  if (map.size > MOST_UNMATCHED) map.delete(map.keys().next().value);
 }

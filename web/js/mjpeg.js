@@ -25,7 +25,7 @@ export class MjpegViewer {
 
   /**
    * @param {HTMLImageElement} image
-   * @param {(frame: {time: number, actionSeq: number | null}) => void} onFrame called for each frame shown
+   * @param {(frame: {time: number, identity: object | null}) => void} onFrame called for each frame shown
    */
   constructor(image, onFrame) {
     this.image = image;
@@ -52,6 +52,11 @@ export class MjpegViewer {
     });
     if (expectPicture) await first;
     else first.catch(() => {});
+  }
+
+  /** Viewers by MJPEG have no names. */
+  get id() {
+    return null;
   }
 
   /** Ends the stream; the last picture stays. */
@@ -148,12 +153,14 @@ export class MjpegViewer {
 
   #report(identity) {
     this.#shown();
-    requestAnimationFrame(() => this.onFrame({ time: performance.now(), actionSeq: actionSeqOf(identity) }));
+    requestAnimationFrame(() => this.onFrame({ time: performance.now(), identity: readIdentity(identity) }));
   }
 }
 
 /** @param {string | undefined} identity the X-Frame header: "session=a;epoch=1;seq=7;index=0;action=12" */
-function actionSeqOf(identity) {
-  const found = identity?.match(/;action=(\d+)$/);
-  return found ? Number(found[1]) : null;
+function readIdentity(identity) {
+  const found = identity?.match(/;epoch=(\d+);seq=(\d+);index=(\d+);action=(\d*)$/);
+  if (!found) return null;
+  const [epoch, seq, index] = found.slice(1, 4).map(Number);
+  return { epoch, seq, index, actionSeq: found[4] ? Number(found[4]) : null };
 }

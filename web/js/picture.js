@@ -32,7 +32,8 @@ export class Picture {
 
   /**
    * @param {"webrtc" | "mjpeg"} transport
-   * @param {(frame: {time: number, rtp?: number, actionSeq?: number | null}) => void} onFrame
+   * @param {(frame: {time: number, rtp?: number, identity?: object | null}) => void} onFrame `rtp` or `identity` says which
+   *   frame it is
    */
   viewer(transport, onFrame) {
     const byVideo = transport === "webrtc";

@@ -6,7 +6,8 @@ const PING_MS = 1000;
 /**
  * Turns the input into messages: at once on a change, once per animation frame for movement, and as a heartbeat.
  *
- * `onPress(seq, time)` tells which message carried a key press, `onPong(milliseconds)` the round trip.
+ * `onPress(seq, time)` tells which message carried a key press, `onPong(sent, serverNs, received)` when a ping
+ * was sent and answered, and what the server's clock was.
  */
 export class Sender {
   #input;
@@ -23,7 +24,7 @@ export class Sender {
     this.#input = input;
     this.#channel = channel;
     this.onPress = (_seq, _time) => {};
-    this.onPong = (_milliseconds) => {};
+    this.onPong = (_sent, _serverNs, _received) => {};
   }
 
   /** Begins to repeat the state and to measure the round trip. */
@@ -31,9 +32,10 @@ export class Sender {
     this.#channel.addEventListener("open", () => {
       this.#input.repeatFields();
       this.flush();
+      this.#ping();
     });
     this.#channel.addEventListener("message", ({ detail }) => {
-      if (detail.type === "pong") this.onPong(performance.now() - detail.t);
+      if (detail.type === "pong") this.onPong(detail.t, detail.server_ns, performance.now());
     });
     setInterval(() => this.#heartbeat(), HEARTBEAT_MS);
     setInterval(() => this.#ping(), PING_MS);
@@ -63,6 +65,11 @@ export class Sender {
     this.flush();
     this.#input.releaseAll();
     this.#send("blur", {});
+  }
+
+  /** Frames were shown. @returns {boolean} whether that could be sent */
+  presented(body) {
+    return this.#send("presented", body) !== null;
   }
 
   #heartbeat() {

@@ -95,6 +95,11 @@ export class Session extends EventTarget {
     await this.#place.reset(context);
   }
 
+  /** @returns {Promise<Blob>} where the time of the last frames went */
+  async trace() {
+    return this.#place.trace();
+  }
+
   #chooseTransport() {
     const offered = this.#demo.transports;
     this.#transport = this.#forced ?? (offered.includes("webrtc") ? "webrtc" : "mjpeg");

@@ -1,21 +1,38 @@
 /** Frames are counted over this time. */
 const WINDOW_MS = 2000;
 
+/** Names of the stages that are shown, in the order of the way. */
+const STAGES = {
+  uplink: "Key to server",
+  input_wait: "Wait for a step",
+  step: "Step of the model",
+  emit: "Hand-over",
+  pace: "Pacing",
+  encode: "Encoding",
+  send: "Sending",
+  network: "Network",
+  decode: "Decoding",
+  present: "Wait for the screen",
+  step_to_pixel: "Step to pixel",
+  key_to_pixel: "Key to pixel",
+};
+
 /** The numbers below the picture, and the fuller table over it. */
 export class Stats {
   #times = [];
   #roundTrip = null;
   #lastBytes = null;
+  #stages = [];
 
   /**
    * @param {HTMLElement} line one `data-stat` element for each number
-   * @param {HTMLElement} table filled with the details while it is shown
+   * @param {HTMLElement} details with a `dl` and the `tbody` of a table, filled while it is shown
    * @param {import("./latency.js").KeyToPixel} latency
    * @param {() => string} resolution
    */
-  constructor(line, table, latency, resolution) {
+  constructor(line, details, latency, resolution) {
     this.line = line;
-    this.table = table;
+    this.details = details;
     this.latency = latency;
     this.resolution = resolution;
   }
@@ -30,10 +47,16 @@ export class Stats {
     this.#roundTrip = milliseconds;
   }
 
+  /** @param {{stage: string, p50: number, p95: number}[]} stages what the server has found, in milliseconds */
+  timing(stages) {
+    this.#stages = stages;
+  }
+
   /** Forgets the frames of a connection that is over. */
   clear() {
     this.#times = [];
     this.#lastBytes = null;
+    this.#stages = [];
   }
 
   /**
@@ -47,7 +70,7 @@ export class Stats {
     this.#write("latency", format(this.latency.median, "ms"));
     this.#write("transport", { webrtc: "WebRTC", mjpeg: "MJPEG" }[session.transport] ?? "–");
     this.#write("resolution", this.resolution() || "–");
-    if (!this.table.hidden && session.viewer) this.#fill(await session.viewer.details());
+    if (!this.details.hidden && session.viewer) this.#fill(await session.viewer.details());
   }
 
   #fps() {
@@ -71,7 +94,22 @@ export class Stats {
     ];
     if ("buffer" in details) rows.push(["Jitter buffer, mean", format(details.buffer, "ms")]);
     if ("lost" in details) rows.push(["Packets lost", String(details.lost)]);
-    this.table.replaceChildren(...rows.flatMap(([name, value]) => [part("dt", name), part("dd", value)]));
+    const list = this.details.querySelector("dl");
+    list.replaceChildren(...rows.flatMap(([name, value]) => [part("dt", name), part("dd", value)]));
+    this.#fillStages();
+  }
+
+  #fillStages() {
+    const shown = this.#stages.filter(({ stage }) => stage in STAGES);
+    const rows = shown.map(({ stage, p50, p95 }) => {
+      const row = document.createElement("tr");
+      row.dataset.stage = stage;
+      row.append(part("th", STAGES[stage]), part("td", p50.toFixed(1)), part("td", p95.toFixed(1)));
+      row.firstChild.scope = "row";
+      return row;
+    });
+    this.details.querySelector("table").hidden = !rows.length;
+    this.details.querySelector("tbody").replaceChildren(...rows);
   }
 
   #rate(bytes) {

@@ -33,7 +33,8 @@ export class WebrtcViewer {
 
   /**
    * @param {HTMLVideoElement} video
-   * @param {(frame: {time: number, rtp: number | undefined}) => void} onFrame called for each frame shown
+   * @param {(frame: {time: number, rtp?: number, received?: number, decoded?: number}) => void} onFrame called for each
+   *   frame shown; `received` and `decoded` are undefined or NaN where the browser does not tell
    */
   constructor(video, onFrame) {
     this.video = video;
@@ -61,6 +62,11 @@ export class WebrtcViewer {
     channel.adopt(data);
     data.addEventListener("close", () => this.#end("the connection was closed"));
     await Promise.all([this.#shown(expectPicture, signal), this.#negotiate(place, signal)]);
+  }
+
+  /** What the server calls this connection; null before it has answered. */
+  get id() {
+    return this.#location?.pathname.split("/").pop() ?? null;
   }
 
   /** Hangs up. */
@@ -128,7 +134,8 @@ export class WebrtcViewer {
   #count() {
     this.video.requestVideoFrameCallback((_now, metadata) => {
       if (this.#stopped) return;
-      this.onFrame({ time: metadata.presentationTime, rtp: metadata.rtpTimestamp });
+      const { presentationTime: time, rtpTimestamp: rtp, receiveTime: received, processingDuration } = metadata;
+      this.onFrame({ time, rtp, received, decoded: received + 1000 * processingDuration });
       this.#count();
     });
   }

@@ -124,12 +124,21 @@ class JpegPublisher(LatestPublisher[JpegFrame]):
         encoder: turns them into JPEG.
         pool: threads to encode on, bounded, shared by sessions.
 
+        on_encoded: told of each picture when its JPEG is there.
+
     Attributes:
         encodes: pictures encoded so far.
     """
 
-    def __init__(self, frames: FramePublisher, encoder: JpegEncoder, pool: Executor) -> None:
+    def __init__(
+        self,
+        frames: FramePublisher,
+        encoder: JpegEncoder,
+        pool: Executor,
+        on_encoded: Callable[[FrameId], None] = lambda _: None,
+    ) -> None:
         super().__init__(on_watched=self._watch)
+        self._on_encoded = on_encoded
         self._frames = frames
         self._encoder = encoder
         self._pool = pool
@@ -171,6 +180,7 @@ class JpegPublisher(LatestPublisher[JpegFrame]):
             return done
         frame, data = encoded
         self.encodes += 1
+        self._on_encoded(frame.id)
         self.publish(JpegFrame(data, frame.id))
         return frame
 

@@ -9,6 +9,7 @@ from ..core.contract import EngineManifest
 from ..core.queues import Inbox, Outbox
 from ..infra.copies import Copies
 from ..infra.demo import Demo
+from ..infra.joining import FrameTotals
 from ..infra.jpeg import JpegEncoder
 from ..infra.webrtc import Encoders
 from .config import ServerConfig
@@ -19,6 +20,7 @@ class Equipment:
     """The demo and its engine, and what encodes pictures: ``pool`` are the threads for that.
 
     ``copies`` counts what is copied on the way.
+    ``totals`` are the times of the frames of all sessions.
     """
 
     demo: Demo
@@ -30,3 +32,4 @@ class Equipment:
     pool: Executor
     encoders: Encoders
     copies: Copies
+    totals: FrameTotals

@@ -12,7 +12,9 @@ from prometheus_client.registry import Collector
 from ..core.clock import NS_PER_S
 from ..core.monitor import HistogramSnapshot
 from ..infra.copies import Copies
+from ..infra.joining import FrameTotals
 from ..infra.loop_monitor import LoopMonitor
+from ..infra.timing import WindowSnapshot
 from ..infra.webrtc import Loss, Tier
 from .counts import Counts
 from .hosting import EngineHost, EngineState
@@ -31,12 +33,14 @@ class Measured(NamedTuple):
         loop: how late the server's event loop is.
         copies: what is copied on the way from the engine to the encoders.
         sessions: called for the sessions; ``None`` before there can be any.
+        frames: the times of the frames of all sessions.
     """
 
     host: EngineHost
     loop: LoopMonitor
     copies: Copies
     sessions: Callable[[], Sessions | None]
+    frames: FrameTotals
 
 
 class Metrics:
@@ -56,7 +60,7 @@ class _Reader(Collector):
         self._measured = measured
 
     def collect(self) -> Iterator[Metric]:
-        host, loop, copies, sessions = self._measured
+        host, loop, copies, sessions, frames = self._measured
         yield _gauge("ready", "1 when the model is loaded and runs", host.state is EngineState.READY)
         yield from _of_engine(host)
         yield from _of_loop(loop)
@@ -64,6 +68,7 @@ class _Reader(Collector):
         living = sessions()
         if living is not None:
             yield from _of_sessions(living)
+            yield from _of_frames(frames)
 
 
 def _of_engine(host: EngineHost) -> Iterator[Metric]:
@@ -132,6 +137,31 @@ def _of_copies(copies: Copies) -> Iterator[Metric]:
         for total, value in zip(totals, (tally.times, tally.bytes, tally.ns / NS_PER_S), strict=True):
             total.add_metric([copy.value], value)
     yield from totals
+
+
+def _of_frames(frames: FrameTotals) -> Iterator[Metric]:
+    """docs/latency.md says what each of them means."""
+    stages = SummaryMetricFamily(
+        PREFIX + "frame_stage_seconds", "Time of frames that viewers told of, by stage", labels=["stage", "transport"]
+    )
+    for transport in frames.times.transports():
+        for stage, times in frames.times.snapshot(transport).items():
+            _add_window(stages, {"stage": stage, "transport": transport}, times)
+    yield stages
+    clocks = SummaryMetricFamily(PREFIX + "clock_uncertainty_seconds", "How far off viewers' clocks may be", labels=[])
+    _add_window(clocks, {}, frames.uncertainty.snapshot())
+    yield clocks
+    records = CounterMetricFamily(PREFIX + "frame_records", "Frames by what came of their record", labels=["outcome"])
+    for outcome, count in vars(frames.counts).items():
+        records.add_metric([outcome], count)
+    yield records
+
+
+def _add_window(metric: SummaryMetricFamily, labels: dict[str, str], times: WindowSnapshot) -> None:
+    """``labels`` in the order of the metric's own."""
+    metric.add_metric(list(labels.values()), count_value=times.count, sum_value=times.sum_ns / NS_PER_S)
+    for share, value_ns in zip(_QUANTILES, (times.p50_ns, times.p95_ns, times.p99_ns), strict=True):
+        metric.add_sample(metric.name, {**labels, "quantile": str(share)}, value_ns / NS_PER_S)
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

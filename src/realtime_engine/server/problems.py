@@ -8,12 +8,14 @@ from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 logger = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
+_MOST_FAULTS = 8
 TYPE_PREFIX = "urn:realtime-engine:problem:"
 
 TITLES: Mapping[str, tuple[int, str]] = {
@@ -97,6 +99,7 @@ def install(app: FastAPI) -> None:
     """Let every error of ``app`` be answered with a problem."""
     app.add_exception_handler(Problem, _answer_problem)
     app.add_exception_handler(HTTPException, _answer_http)
+    app.add_exception_handler(RequestValidationError, _answer_invalid)
     app.add_exception_handler(Exception, _answer_unexpected)
 
 
@@ -113,6 +116,13 @@ async def _answer_http(request: Request, error: Exception) -> Response:
     title = HTTPStatus(error.status_code).phrase
     body = {"type": "about:blank", "title": title, "status": error.status_code, "detail": error.detail}
     return JSONResponse(body, error.status_code, error.headers, media_type=MEDIA_TYPE)
+
+
+async def _answer_invalid(request: Request, error: Exception) -> Response:
+    """Parameters of the address; what bodies hold is checked where they are read."""
+    assert isinstance(error, RequestValidationError)
+    faults = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()[:_MOST_FAULTS]]
+    return Problem("invalid-request", "; ".join(faults)).response()
 
 
 async def _answer_unexpected(request: Request, error: Exception) -> Response:

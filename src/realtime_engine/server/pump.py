@@ -39,6 +39,7 @@ class Pump:
         on_credit: told that the engine should hold (false) or may go on (true).
         pool: threads for conversions that are worth one.
         copies: where conversions are counted.
+        on_shown: told of each frame when it is published.
 
     Attributes:
         heard_ns: when the engine was last heard of, on the monotonic clock.
@@ -56,6 +57,7 @@ class Pump:
         on_credit: Callable[[bool], None],
         pool: Executor,
         copies: Copies | None = None,
+        on_shown: Callable[[FrameId], None] = lambda _: None,
     ) -> None:
         fps = manifest.rate_hz * manifest.frames_per_chunk
         self._reader = reader
@@ -64,6 +66,7 @@ class Pump:
         self._on_event = on_event
         self._on_credit = on_credit
         self._pool = pool
+        self._on_shown = on_shown
         self._player = PacedPlayer(Pacer(fps, budget_ms), self._publish)
         self._credit = PlaybackCredit(fps, budget_ms)
         self.heard_ns = MONOTONIC.now_ns()
@@ -126,6 +129,7 @@ class Pump:
             self._on_event(Failed(chunk.session_id, text, epoch=chunk.epoch))
 
     def _publish(self, frame: Frame) -> None:
+        self._on_shown(frame.id)
         self._publisher.publish(frame)
         if self._credit.held:
             self._credit.shown(wants_more=self._player.wants_more())

@@ -16,6 +16,7 @@ from starlette.requests import HTTPConnection
 
 from ..infra.copies import Copies
 from ..infra.demo import Demo
+from ..infra.joining import FrameTotals
 from ..infra.jpeg import JpegEncoder
 from ..infra.loop_monitor import LoopMonitor
 from ..infra.webrtc import choose_encoders
@@ -38,6 +39,7 @@ class Runtime:
 
     Attributes:
         host: set while the server runs.
+        totals: the times of the frames of all sessions.
     """
 
     def __init__(self, demo: Demo, config: ServerConfig, options: BaseModel | None) -> None:
@@ -49,7 +51,9 @@ class Runtime:
         self._sessions: Sessions | None = None
         self._jpeg = JpegEncoder(config.jpeg_quality)
         self._copies = Copies()
+        self.totals = FrameTotals()
         self._encoders = choose_encoders(config.encoder, self._copies)
+        self.totals = FrameTotals()
         self._pool: ThreadPoolExecutor
 
     @asynccontextmanager
@@ -57,7 +61,7 @@ class Runtime:
         """Load and run the engine for as long as this is entered; everything has ended afterwards, in bounded time."""
         self.host = EngineHost(self.demo, self.options)
         lateness = LoopMonitor()
-        self.metrics = Metrics(Measured(self.host, lateness, self._copies, lambda: self._sessions))
+        self.metrics = Metrics(Measured(self.host, lateness, self._copies, lambda: self._sessions, self.totals))
         self._pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="media")
         engine = asyncio.create_task(self.host.run(), name="engine")
         lateness.start()
@@ -86,6 +90,7 @@ class Runtime:
                 self._pool,
                 self._encoders,
                 self._copies,
+                self.totals,
             )
             self._sessions = Sessions(equipment)
         return self._sessions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import secrets
 from collections.abc import Callable, Mapping
@@ -23,10 +24,12 @@ from ..core.messages import (
     SetActive,
 )
 from ..infra.controls import ControlState, event_message
+from ..infra.joining import FrameJoiner
 from ..infra.jpeg import JpegFrame, JpegPublisher
 from ..infra.mjpeg import MjpegStream
 from ..infra.publisher import FramePublisher
 from ..infra.webrtc import IceConfig, SharedVideo, StreamStats, Tier
+from .acknowledging import acknowledge
 from .activity import Activity, Hold
 from .asking import Asking, Refused, SessionOver, resolve
 from .attention import Attention
@@ -53,6 +56,8 @@ class DemoSession:
         id: public name. token: what its owner shows.
         epoch: grows with each reset; 0 before the engine has admitted it.
         over: set once nothing more is shown.
+        receive, receive_text: take a control message in and return the replies.
+        joiner: the times of its frames.
     """
 
     def __init__(self, equipment: Equipment, state: ControlState, on_over: Callable[[DemoSession], None]) -> None:
@@ -75,13 +80,27 @@ class DemoSession:
         self.attention = Attention(MONOTONIC.now_ns(), grace_s=config.viewer_grace_s, timeout_s=config.idle_timeout_s)
         self.activity = Activity(self._set_active)
         self.clients = Clients(self._all_left)
-        self.steering = Steering(demo, self.id, state, put=equipment.inbox.put_nowait, tell=self.clients.tell)
+        self.joiner = FrameJoiner(equipment.totals)
+        self.steering = Steering(
+            demo,
+            self.id,
+            state,
+            put=equipment.inbox.put_nowait,
+            tell=self.clients.tell,
+            on_heard=lambda: self.attention.hear(MONOTONIC.now_ns()),
+            on_presented=functools.partial(acknowledge, self.joiner),
+        )
+        self.receive, self.receive_text = self.steering.receive, self.steering.receive_text
         self.publisher = FramePublisher(self._watched)
-        self.jpegs = JpegPublisher(self.publisher, equipment.jpeg, equipment.pool)
+        self.jpegs = JpegPublisher(
+            self.publisher, equipment.jpeg, equipment.pool, lambda frame: self.joiner.encoded(frame, "mjpeg")
+        )
         self.mjpeg = MjpegStream(self.jpegs, config.heartbeat_s)
         fps = manifest.rate_hz * manifest.frames_per_chunk
         self._video = SharedVideo(self.publisher, fps=fps, bitrate=config.bitrate, factory=equipment.encoders)
-        self.viewers = WebRtcViewers(self._video, self.clients, self.receive_text, IceConfig(config.ice_servers))
+        self.viewers = WebRtcViewers(
+            self._video, self.clients, self.receive_text, IceConfig(config.ice_servers), self.joiner
+        )
         self._pump = Pump(
             equipment.outbox.session(self.id),
             manifest,
@@ -92,6 +111,7 @@ class DemoSession:
             on_credit=lambda credit: self.activity.hold(Hold.AHEAD, not credit),
             pool=equipment.pool,
             copies=equipment.copies,
+            on_shown=lambda frame: self.joiner.shown(frame) if self.jpegs.viewers else None,
         )
 
     @property
@@ -184,18 +204,6 @@ class DemoSession:
         """End all that is shown, whatever the engine does."""
         self.publisher.close()
         self.over.set()
-
-    # -- what clients say and ask for
-
-    def receive(self, message: str | Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Take a control message in and return the replies."""
-        self.attention.hear(MONOTONIC.now_ns())
-        return self.steering.receive(message)
-
-    def receive_text(self, text: str) -> list[str]:
-        """As :meth:`receive`, text to texts."""
-        self.attention.hear(MONOTONIC.now_ns())
-        return self.steering.receive_text(text)
 
     async def picture(self) -> JpegFrame | None:
         """The newest frame as JPEG, encoded once however often it is asked for; ``None`` before the first."""

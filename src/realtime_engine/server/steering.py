@@ -14,6 +14,8 @@ from ..core.loglimit import LogLimiter
 from ..core.messages import Action, InboxMsg
 from ..infra.controls import ControlState, error_message
 from ..infra.controls.fields import StagedFields
+from ..infra.controls.parsing import Control, MessageRefused, parse_message
+from ..infra.controls.schema import PresentedMessage
 from ..infra.demo import Demo
 
 _log = LogLimiter(logging.getLogger(__name__), MONOTONIC)
@@ -28,6 +30,8 @@ class Steering:
     Args:
         put: takes a message for the engine.
         tell: takes a message for all clients of the session.
+        on_heard: told of each message that shows that somebody is there.
+        on_presented: takes in what a page tells of frames, which is no control; returns the replies.
     """
 
     def __init__(
@@ -38,23 +42,28 @@ class Steering:
         *,
         put: Callable[[InboxMsg], None],
         tell: Callable[[Mapping[str, Any]], None],
+        on_heard: Callable[[], None],
+        on_presented: Callable[[PresentedMessage], list[dict[str, Any]]],
     ) -> None:
         self.state = state
         self._demo = demo
         self._session_id = session_id
         self._put = put
         self._tell = tell
+        self._on_heard = on_heard
+        self._on_presented = on_presented
         self._anew: tuple[Mapping[str, Any], StagedFields] | None = None
         self._expiry: asyncio.TimerHandle | None = None
         self._closed = False
 
     def receive(self, message: str | Mapping[str, Any]) -> list[dict[str, Any]]:
         """Take a client's message in, let the engine know, and return the replies. Never raises."""
-        replies = self.state.receive(message)
-        if not replies:  # neither refused nor a ping
-            self.act()
-        self._arm()
-        return replies
+        try:
+            parsed = parse_message(message)
+        except MessageRefused as refusal:
+            self._on_heard()
+            return refusal.replies()
+        return self._on_presented(parsed) if isinstance(parsed, PresentedMessage) else self._obey(parsed)
 
     def receive_text(self, text: str) -> list[str]:
         """As :meth:`receive`, text to texts."""
@@ -99,6 +108,17 @@ class Steering:
         self._closed = True
         if self._expiry is not None:
             self._expiry.cancel()
+
+    def _obey(self, message: Control) -> list[dict[str, Any]]:
+        self._on_heard()
+        try:
+            replies = self.state.apply(message)
+        except MessageRefused as refusal:
+            replies = refusal.replies()
+        if not replies:  # neither refused nor a ping
+            self.act()
+        self._arm()
+        return replies
 
     def _arm(self) -> None:
         expiry_ns = self.state.next_expiry_ns

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import secrets
 from collections.abc import Callable
 
 from ..core.errors import RealtimeEngineError
-from ..infra.webrtc import CloseReason, IceConfig, PeerClosedError, SharedVideo, ViewerPeer
+from ..infra.joining import FrameJoiner
+from ..infra.webrtc import CloseReason, IceConfig, PeerClosedError, SentFrame, SharedVideo, ViewerPeer
 from .clients import Clients
 
 logger = logging.getLogger(__name__)
@@ -27,15 +29,22 @@ class WebRtcViewers:
         video: what they watch.
         clients: each viewer is one of them, as long as it is connected.
         on_text: takes a control message, returns the replies.
+        joiner: told of what each of them is sent.
     """
 
     def __init__(
-        self, video: SharedVideo, clients: Clients, on_text: Callable[[str], list[str]], ice: IceConfig
+        self,
+        video: SharedVideo,
+        clients: Clients,
+        on_text: Callable[[str], list[str]],
+        ice: IceConfig,
+        joiner: FrameJoiner,
     ) -> None:
         self._video = video
         self._clients = clients
         self._on_text = on_text
         self._ice = ice
+        self._joiner = joiner
         self._peers: dict[str, ViewerPeer] = {}
         self._negotiating = 0
         self._closed = False
@@ -71,7 +80,12 @@ class WebRtcViewers:
             self._forget(viewer_id)
 
         peer = await ViewerPeer.accept(
-            offer, source=self._video, on_controls=self._on_text, on_closed=on_closed, ice=self._ice
+            offer,
+            source=self._video,
+            on_controls=self._on_text,
+            on_closed=on_closed,
+            on_sent=functools.partial(self._note_sent, viewer_id),
+            ice=self._ice,
         )
         if self._closed or gone.is_set():
             await peer.close()
@@ -88,6 +102,18 @@ class WebRtcViewers:
             if isinstance(outcome, BaseException):
                 logger.error("a viewer could not be hung up on", exc_info=outcome)
 
+    def _note_sent(self, viewer_id: str, sent: SentFrame) -> None:
+        encoded = sent.encoded
+        self._joiner.sent(
+            viewer_id,
+            "webrtc",
+            encoded.id,
+            paced_ns=encoded.paced_ns,
+            encoded_ns=encoded.encoded_ns,
+            sent_ns=sent.sent_ns,
+        )
+
     def _forget(self, viewer_id: str) -> None:
         self._peers.pop(viewer_id, None)
+        self._joiner.left(viewer_id)
         self._clients.leave(viewer_id)

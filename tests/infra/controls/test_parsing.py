@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from realtime_engine.infra.controls import MAX_MESSAGE_BYTES
+from realtime_engine.infra.controls import MAX_MESSAGE_BYTES, Controls, ControlState
 from realtime_engine.infra.controls.parsing import MessageRefused, parse_message
+from realtime_engine.testing import ManualClock
 
 
 def controls(**members):
@@ -81,6 +82,40 @@ def test_an_unknown_type_is_refused(kind):
 )
 def test_a_wrong_member_is_named(members, code, field):
     assert refusal(controls(**members)) == (code, field, 1)
+
+
+def presented(**members):
+    frame = {"epoch": 1, "seq": 2, "index": 0, "presented": 5}
+    clock = {"offset": -1.5, "uncertainty": 0}
+    return {"v": 1, "type": "presented", "seq": 1, "clock": clock, "frames": [frame], **members}
+
+
+@pytest.mark.parametrize(
+    ("members", "code", "field"),
+    [
+        ({"frames": []}, "bad_message", "frames"),
+        ({"frames": [{}] * 65}, "too_large", "frames"),
+        ({"frames": [{"epoch": 1, "seq": 2, "index": 0}]}, "bad_message", "frames.0.presented"),
+        ({"frames": [{"epoch": 1, "seq": -2, "index": 0, "presented": 5}]}, "bad_message", "frames.0.seq"),
+        ({"frames": [{"epoch": 1, "seq": 2, "index": 0, "presented": -1}]}, "bad_message", "frames.0.presented"),
+        ({"frames": [{"epoch": 1, "seq": 2, "index": 0, "presented": 1e16}]}, "bad_message", "frames.0.presented"),
+        ({"frames": [{"epoch": 1, "seq": 2, "index": 0, "presented": 5, "press": {"seq": 1}}]}, "bad_message", None),
+        ({"clock": None}, "bad_message", "clock"),
+        ({"clock": {"offset": 1}}, "bad_message", "clock.uncertainty"),
+        ({"clock": {"offset": 1, "uncertainty": -1}}, "bad_message", "clock.uncertainty"),
+        ({"viewer": "x" * 65}, "too_large", "viewer"),
+        ({"timing": 1}, "bad_message", "timing"),
+        ({"keys": []}, "bad_message", "keys"),
+    ],
+)
+def test_a_wrong_acknowledgement_is_refused(members, code, field):
+    assert refusal(presented(**members)) == (code, field or "frames.0.press.t", 1)
+
+
+def test_an_acknowledgement_changes_nothing_that_is_held():
+    state = ControlState(Controls(), ManualClock())
+    assert state.receive(presented()) == []
+    assert state.window().action_id is None
 
 
 @pytest.mark.parametrize("seq", [-1, 1.5, "1", None, True, 2**53])

@@ -15,7 +15,7 @@ from realtime_engine.testing import ManualClock
 TEXT = (Path(__file__).parents[3] / "docs" / "protocol.md").read_text()
 BLOCKS = [json.loads(block) for block in re.findall(r"^```json\n(.*?)^```$", TEXT, re.S | re.M)]
 MESSAGES = [block for block in BLOCKS if "type" in block]
-CLIENT_TYPES = ("controls", "blur", "ping")
+CLIENT_TYPES = ("controls", "blur", "ping", "presented")
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message["type"])
@@ -32,7 +32,7 @@ def test_each_example_fits_the_published_schema(message):
 
 
 def test_there_is_an_example_of_every_message_and_of_every_edge():
-    assert {message["type"] for message in MESSAGES} == {*CLIENT_TYPES, "pong", "error", "event", "frame"}
+    assert {message["type"] for message in MESSAGES} == {*CLIENT_TYPES, "pong", "error", "event", "frame", "timing"}
     assert {edge["kind"] for message in MESSAGES for edge in message.get("edges", ())} == set(EDGE_KINDS)
 
 

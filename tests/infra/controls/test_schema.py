@@ -54,4 +54,6 @@ def test_the_schema_is_json_and_knows_every_message():
         "error",
         "event",
         "frame",
+        "presented",
+        "timing",
     }

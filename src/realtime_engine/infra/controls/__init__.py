@@ -14,6 +14,7 @@ from .schema import (
     event_message,
     frame_message,
     protocol_schema,
+    timing_message,
 )
 from .state import ControlState
 from .window import ControlWindow
@@ -35,4 +36,5 @@ __all__ = [
     "event_message",
     "frame_message",
     "protocol_schema",
+    "timing_message",
 ]

@@ -5,20 +5,30 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from pydantic import ValidationError
 
 from .events import EDGE_KINDS
-from .schema import PROTOCOL_VERSION, BlurMessage, ControlsMessage, ErrorCode, PingMessage, error_message
+from .schema import (
+    PROTOCOL_VERSION,
+    BlurMessage,
+    ControlsMessage,
+    ErrorCode,
+    PingMessage,
+    PresentedMessage,
+    error_message,
+)
 
 MAX_MESSAGE_BYTES = 64 * 1024
 _MOST_PROBLEMS = 8
 _MOST_DIGITS = 20
-_CLIENT_MESSAGES: dict[str, type[ControlsMessage] | type[BlurMessage] | type[PingMessage]] = {
+Control: TypeAlias = ControlsMessage | BlurMessage | PingMessage
+_CLIENT_MESSAGES: dict[str, type[Control | PresentedMessage]] = {
     "controls": ControlsMessage,
     "blur": BlurMessage,
     "ping": PingMessage,
+    "presented": PresentedMessage,
 }
 
 
@@ -43,7 +53,7 @@ class MessageRefused(Exception):
         return [error_message(*problem, seq=self.seq) for problem in self.problems[:_MOST_PROBLEMS]]
 
 
-def parse_message(message: str | Mapping[str, Any]) -> ControlsMessage | BlurMessage | PingMessage:
+def parse_message(message: str | Mapping[str, Any]) -> Control | PresentedMessage:
     """Read what a client sent, as JSON text or as the mapping that the text stands for.
 
     Raises:

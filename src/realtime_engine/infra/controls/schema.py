@@ -5,6 +5,7 @@ The same text goes over the data channel, the WebSocket and REST. docs/protocol.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, JsonValue, StringConstraints, TypeAdapter
@@ -15,10 +16,12 @@ from .pointer import MAX_BUTTONS
 
 if TYPE_CHECKING:
     from ..frame import FrameId
+    from ..timing import WindowSnapshot
 
 PROTOCOL_VERSION = 1
 _MOST_DETAIL = 200
 
+Milliseconds: TypeAlias = Annotated[float, Field(ge=0, le=1e15)]
 Name: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 
 
@@ -71,7 +74,46 @@ class PingMessage(_Message):
     t: float | None = None
 
 
-ClientMessage: TypeAlias = Annotated[ControlsMessage | BlurMessage | PingMessage, Field(discriminator="type")]
+class ClockEstimate(WireModel):
+    """Milliseconds: the client's clock plus ``offset`` is the server's, give or take ``uncertainty``."""
+
+    offset: Annotated[float, Field(ge=-1e15, le=1e15)]
+    uncertainty: Annotated[float, Field(ge=0, le=1e6)]
+
+
+class Press(WireModel):
+    """A key press: ``seq`` of the controls message that carried it, and when it happened."""
+
+    seq: Seq
+    t: Milliseconds
+
+
+class ShownFrame(WireModel):
+    """A frame and when it was shown, by the client's clock; what the client does not know is left out."""
+
+    epoch: Seq
+    seq: Seq
+    index: Seq
+    presented: Milliseconds
+    received: Milliseconds | None = None
+    decoded: Milliseconds | None = None
+    press: Press | None = None
+
+
+class PresentedMessage(_Message):
+    """Frames that were shown. No control: it keeps nothing held and no session alive."""
+
+    type: Literal["presented"]
+    seq: Seq
+    viewer: Name | None = None
+    clock: ClockEstimate
+    frames: Annotated[list[ShownFrame], Field(min_length=1, max_length=64)]
+    timing: bool = False
+
+
+ClientMessage: TypeAlias = Annotated[
+    ControlsMessage | BlurMessage | PingMessage | PresentedMessage, Field(discriminator="type")
+]
 
 # -- server -> client
 
@@ -125,8 +167,26 @@ class FrameMessage(_Message):
     rtp: Annotated[int, Field(ge=0, lt=2**32)] | None = None
 
 
+class StageTiming(WireModel):
+    """Frames counted so far, and quantiles of the newest ones in milliseconds."""
+
+    stage: str
+    count: Annotated[int, Field(ge=0)]
+    p50: float
+    p95: float
+    p99: float
+
+
+class TimingMessage(_Message):
+    """How long each stage of the way takes for the session's frames over this client's transport."""
+
+    type: Literal["timing"]
+    transport: str | None
+    stages: list[StageTiming]
+
+
 ServerMessage: TypeAlias = Annotated[
-    PongMessage | ErrorMessage | EventMessage | FrameMessage, Field(discriminator="type")
+    PongMessage | ErrorMessage | EventMessage | FrameMessage | TimingMessage, Field(discriminator="type")
 ]
 
 
@@ -178,6 +238,21 @@ def frame_message(frame: FrameId, rtp: int | None = None) -> dict[str, Any]:
     }
 
 
+def timing_message(transport: str | None, stages: Mapping[str, WindowSnapshot]) -> dict[str, Any]:
+    """The timing message for these stages, by name."""
+    listed = [
+        {
+            "stage": name,
+            "count": times.count,
+            "p50": _ms(times.p50_ns),
+            "p95": _ms(times.p95_ns),
+            "p99": _ms(times.p99_ns),
+        }
+        for name, times in stages.items()
+    ]
+    return {"v": PROTOCOL_VERSION, "type": "timing", "transport": transport, "stages": listed}
+
+
 _EVENT_NAMES: dict[type[core.SessionEvent], str] = {
     core.Attached: "attached",
     core.ResetDone: "reset_done",
@@ -186,6 +261,10 @@ _EVENT_NAMES: dict[type[core.SessionEvent], str] = {
     core.Rejected: "rejected",
     core.Detached: "detached",
 }
+
+
+def _ms(duration_ns: int) -> float:
+    return duration_ns / 1e6
 
 
 def _encodable(text: str) -> str:

@@ -13,9 +13,9 @@ from .events import Edge, EdgeLog
 from .fields import FieldValues, StagedFields
 from .gamepad import GamepadState, read_gamepad, without_dead_zone
 from .keyboard import last_press_wins, resolve_codes
-from .parsing import MessageRefused, parse_message, plain_json
+from .parsing import Control, MessageRefused, parse_message, plain_json
 from .pointer import PointerState, WheelState, held_buttons
-from .schema import BlurMessage, ControlsMessage, PingMessage, pong_message
+from .schema import ControlsMessage, PingMessage, PresentedMessage, pong_message
 from .window import ControlWindow
 
 _HOLD_NS = round(HOLD_TIMEOUT_S * NS_PER_S)
@@ -59,9 +59,23 @@ class ControlState:
     def receive(self, message: str | Mapping[str, Any]) -> list[Reply]:
         """Take a message in and return the replies to it. Never raises; a refused message changes nothing."""
         try:
-            return self._apply(parse_message(message))
+            parsed = parse_message(message)
+            return [] if isinstance(parsed, PresentedMessage) else self.apply(parsed)
         except MessageRefused as refusal:
             return refusal.replies()
+
+    def apply(self, message: Control) -> list[Reply]:
+        """As :meth:`receive`, for a message that was read already. Errors: :class:`MessageRefused`."""
+        if isinstance(message, PingMessage):
+            self._hear()
+            return [pong_message(message, self._clock.now_ns())]
+        if isinstance(message, ControlsMessage):
+            self._take_controls(message)
+        else:
+            self._hear()
+            self._release(self._news(_DEVICES, message.seq))
+        self._action_id = message.seq if self._action_id is None else max(self._action_id, message.seq)
+        return []
 
     def update_fields(self, values: Mapping[str, Any]) -> list[Reply]:
         """Set typed fields outside of a message, such as the context of a new session; returns error replies."""
@@ -101,18 +115,6 @@ class ControlState:
     def release_all(self) -> None:
         """Let go of everything held, with the edges of it: the client has lost the focus or the connection."""
         self._release(_DEVICES)
-
-    def _apply(self, message: ControlsMessage | BlurMessage | PingMessage) -> list[Reply]:
-        if isinstance(message, PingMessage):
-            self._hear()
-            return [pong_message(message, self._clock.now_ns())]
-        if isinstance(message, ControlsMessage):
-            self._take_controls(message)
-        else:
-            self._hear()
-            self._release(self._news(_DEVICES, message.seq))
-        self._action_id = message.seq if self._action_id is None else max(self._action_id, message.seq)
-        return []
 
     def _hear(self) -> None:
         """The client lives; what had expired before stays released."""

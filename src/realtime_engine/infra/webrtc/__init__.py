@@ -20,6 +20,7 @@ from .shared import SharedVideo
 from .source import FrameSource, FrameSubscription
 from .stream import StreamStats
 from .tiers import Tier
+from .track import SentFrame
 from .viewer import EncodedFrame, Loss, StreamEnded, VideoViewer
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "Patience",
     "PeerClosedError",
     "ReceivedFrame",
+    "SentFrame",
     "SharedVideo",
     "StreamEnded",
     "StreamStats",

@@ -60,6 +60,7 @@ class ViewerPeer:
         *,
         on_controls: OnControls,
         on_closed: Callable[[CloseReason], None] | None,
+        on_sent: Callable[[SentFrame], None] | None,
         message: FrameMessage | None,
         patience: Patience,
         clock: Clock,
@@ -69,6 +70,7 @@ class ViewerPeer:
         self._connection = connection
         self._offer = offer
         self._on_closed = on_closed
+        self._on_sent = on_sent
         self._message = message
         self._patience = patience
         self._clock = clock
@@ -93,6 +95,7 @@ class ViewerPeer:
         source: SharedVideo,
         on_controls: OnControls,
         on_closed: Callable[[CloseReason], None] | None = None,
+        on_sent: Callable[[SentFrame], None] | None = None,
         codecs: Sequence[Codec] = DEFAULT_CODECS,
         ice: IceConfig | None = None,
         message: FrameMessage | None = frame_message,
@@ -106,6 +109,7 @@ class ViewerPeer:
             source: the session's video.
             on_controls: called with each text of the viewer; the texts that it returns are sent back.
             on_closed: called once, when the connection has ended.
+            on_sent: called with each frame after it was sent.
             codecs: by preference; the first that the viewer decodes is sent.
             ice: addresses and servers; by default only this machine's own addresses.
             message: makes the text that tells the viewer which frame it was sent, from the RTP timestamp and the
@@ -125,6 +129,7 @@ class ViewerPeer:
             source,
             on_controls=on_controls,
             on_closed=on_closed,
+            on_sent=on_sent,
             message=message,
             patience=patience or Patience(),
             clock=clock,
@@ -233,6 +238,8 @@ class ViewerPeer:
         self._begin_close(CloseReason.SOURCE_ENDED if error is None else CloseReason.FAILED)
 
     def _tell(self, sent: SentFrame) -> None:
+        if self._on_sent is not None:
+            self._on_sent(sent)
         if self._message is None or not self._controls.is_open:
             return
         text = self._message(sent.rtp, sent.encoded.id)

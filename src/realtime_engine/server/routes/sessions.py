@@ -122,6 +122,7 @@ def links_of(session: DemoSession) -> dict[str, str]:
         "mjpeg": f"{at}/stream.mjpeg",
         "frame": f"{at}/frame.jpg",
         "controls": f"{at}/controls",
+        "trace": f"{at}/trace",
     }
 
 

@@ -1,0 +1,125 @@
+"""A page whose clock is far from the server's tells what it has shown."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from realtime_engine.infra.joining import JoinCounts
+from realtime_engine.infra.timing import Milestone
+from realtime_engine.infra.webrtc import WebRtcReceiver
+
+from ..support import Place, in_process, message, over_http, until
+from .test_whep import viewing
+
+SHIFT_NS = 5_000_000_000_123
+
+
+def page_ms(moment_ns: int) -> float:
+    return (moment_ns + SHIFT_NS) / 1e6
+
+
+async def heard(receiver: WebRtcReceiver, kind: str) -> dict[str, Any]:
+    while True:
+        told: dict[str, Any] = json.loads(await receiver.next_message())
+        if told["type"] == kind:
+            return told
+
+
+async def find_clock(receiver: WebRtcReceiver) -> dict[str, float]:
+    sent = page_ms(time.monotonic_ns())
+    receiver.send(message("ping", seq=1, t=sent))
+    pong = await heard(receiver, "pong")
+    received = page_ms(time.monotonic_ns())
+    return {"offset": pong["server_ns"] / 1e6 - (sent + received) / 2, "uncertainty": (received - sent) / 2}
+
+
+async def shown(receiver: WebRtcReceiver) -> tuple[dict[str, Any], int]:
+    """A frame as the page tells of it, and when it was really there."""
+    while (frame := await receiver.next_frame()).info is None:
+        pass
+    now_ns = time.monotonic_ns()
+    identity = {"epoch": frame.info.epoch, "seq": frame.info.seq, "index": frame.info.index}
+    return {**identity, "presented": page_ms(now_ns)}, now_ns
+
+
+async def test_a_record_is_right_within_its_uncertainty() -> None:
+    async with over_http() as served:
+        place = await served.take()
+        session = served.session(place)
+        async with viewing(place) as (receiver, answer):
+            await receiver.channel_open()
+            clock = await find_clock(receiver)
+            told, truth_ns = await shown(receiver)
+            viewer = answer.headers["location"].rsplit("/", 1)[1]
+            receiver.send(
+                message(
+                    "presented", seq=2, viewer=viewer, clock=clock, frames=[told, {**told, "seq": 99_999}], timing=True
+                )
+            )
+            timing = await heard(receiver, "timing")
+            stages = {stage["stage"]: stage for stage in timing["stages"]}
+            assert timing["transport"] == "webrtc" and stages["delivery"]["count"] == 1 and "decode" not in stages
+            (record,) = [record for record in session.joiner.records(0) if record.is_presented]
+            presented_ns = record.times[Milestone.PRESENTED]
+            assert presented_ns is not None and record.uncertainty_ns == round(clock["uncertainty"] * 1e6)
+            sent_ns = record.times[Milestone.SENT]
+            assert presented_ns == sent_ns or abs(presented_ns - truth_ns) <= record.uncertainty_ns + 1000
+            known = [moment for moment in record.times[Milestone.STEP_BEGIN :] if moment is not None]
+            assert known == sorted(known)
+            counts = served.runtime.totals.counts
+            assert (counts.joined, counts.unknown, counts.implausible) == (1, 1, 0)
+            metrics = (await served.client.get("/metrics")).text
+            assert 'frame_stage_seconds_count{stage="delivery",transport="webrtc"} 1.0' in metrics
+            assert 'frame_records_total{outcome="joined"} 1.0' in metrics
+            assert "clock_uncertainty_seconds_count 1.0" in metrics
+            trace = (await place.request("GET", "trace")).json()
+            drawn = {event["cat"] for event in trace["traceEvents"] if event["ph"] == "X"}
+            assert {"step", "emit", "pace", "encode", "send"} <= drawn
+        await until(lambda: served.runtime.totals.counts.unpresented > 0)
+
+
+async def test_pictures_by_mjpeg_are_joined_too() -> None:
+    async with in_process() as served:
+        place = await served.take()
+        session = served.session(place)
+        with session.jpegs.subscribe() as viewer:
+            await viewer.next()  # may have been there before anybody watched
+            frame = (await viewer.next()).id
+        told = {"epoch": frame.epoch, "seq": frame.seq, "index": frame.frame_index}
+        shown = {**told, "presented": time.monotonic_ns() / 1e6}
+        clock = {"offset": 0.0, "uncertainty": 0.0}
+        (timing,) = await tell(place, clock=clock, frames=[shown], timing=True)
+        stages = [stage["stage"] for stage in timing["stages"]]
+        assert timing["transport"] == "mjpeg"
+        assert stages == ["step", "emit", "pace", "encode", "delivery", "step_to_pixel"]
+        assert await tell(place, clock=clock, frames=[shown]) == []
+        (timing,) = await tell(place, clock=clock, frames=[shown], timing=True, viewer="nobody")
+        assert timing["transport"] is None and timing["stages"] == []
+        assert served.runtime.totals.counts == JoinCounts(joined=2, unknown=1)
+
+
+async def tell(place: Place, **given: Any) -> list[dict[str, Any]]:
+    response = await place.request("POST", "actions", json={"v": 1, "type": "presented", "seq": 1, **given})
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+async def test_nothing_is_kept_while_nobody_watches() -> None:
+    async with in_process() as served:
+        session = served.session(await served.take())
+        await until(lambda: session.publisher.statistics().published > 3)
+        assert session.joiner.records(0) == []
+
+
+async def test_a_trace_is_for_the_owner_and_bounded() -> None:
+    async with in_process() as served:
+        place = await served.take()
+        assert (await served.client.get(place.links["trace"])).status_code == 401
+        for seconds in ("0", "61", "-1", "nan", "soon"):
+            refused = await place.request("GET", "trace", params={"seconds": seconds})
+            assert (refused.status_code, refused.json()["type"].rsplit(":", 1)[1]) == (422, "invalid-request")
+        answer = await place.request("GET", "trace", params={"seconds": "60"})
+        assert answer.status_code == 200 and answer.headers["content-disposition"].startswith("attachment")
+        assert all(event["ph"] == "M" for event in answer.json()["traceEvents"])
