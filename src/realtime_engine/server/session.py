@@ -34,6 +34,7 @@ from .clients import Clients
 from .context import context_of, stage_fields
 from .counts import Counts
 from .equipment import Equipment
+from .feeds import PacketFeeds
 from .problems import Problem, stalled
 from .pump import Pump
 from .steering import Steering
@@ -82,6 +83,7 @@ class DemoSession:
         fps = manifest.rate_hz * manifest.frames_per_chunk
         self._video = SharedVideo(self.publisher, fps=fps, bitrate=config.bitrate)
         self.viewers = WebRtcViewers(self._video, self.clients, self.receive_text, IceConfig(config.ice_servers))
+        self.feeds = PacketFeeds(self._video, self.publisher, config.media_age_budget_ms)
         self._pump = Pump(
             equipment.outbox.session(self.id),
             manifest,
@@ -106,7 +108,7 @@ class DemoSession:
     @property
     def watching(self) -> int:
         """Viewers now, over all transports."""
-        return self.jpegs.viewers + self.viewers.connected
+        return self.jpegs.viewers + self.viewers.connected + self.feeds.connected
 
     @property
     def stalled_s(self) -> float:

@@ -17,6 +17,7 @@ from .peer import CloseReason, ViewerPeer
 from .receiver import ReceivedFrame, WebRtcReceiver
 from .shared import SharedVideo
 from .source import FrameSource, FrameSubscription
+from .stream import EncodedFrame, StreamEnded
 
 __all__ = [
     "DEFAULT_CODECS",
@@ -25,6 +26,7 @@ __all__ = [
     "BadOfferError",
     "CloseReason",
     "Codec",
+    "EncodedFrame",
     "FrameInfo",
     "FrameSource",
     "FrameSubscription",
@@ -35,6 +37,7 @@ __all__ = [
     "PeerClosedError",
     "ReceivedFrame",
     "SharedVideo",
+    "StreamEnded",
     "VideoEncoder",
     "ViewerPeer",
     "WebRtcError",
