@@ -3,10 +3,10 @@
     python benchmarks/latency.py [--presses 24] [--rounds 5] [--quick] [--json FILE]
 
 A 640x360 model that makes one frame at a time, 30 a second, counts key presses into a barcode. Our server shows it on
-our page, by WebRTC, by WebCodecs and as MJPEG; beside it, in the same run, the plain aiortc server shows the same pictures: a track
-on ``next_timestamp``, default encoders. Chromium presses keys at random phases and reads the barcode out of each frame
-that it shows. A time runs from the key event's own time stamp to the moment at which the frame is handed to the
-compositor. Each way is measured in turn, over several rounds; each round starts its own Chromium.
+our page, by WebRTC, by WebCodecs and as MJPEG; beside it, in the same run, the plain aiortc server shows the same
+pictures: a track on ``next_timestamp``, default encoders. Chromium presses keys at random phases and reads the barcode
+out of each frame that it shows. A time runs from the key event's own time stamp to the moment at which the frame is
+handed to the compositor. Each way is measured in turn, over several rounds; each round starts its own Chromium.
 """
 
 from __future__ import annotations
