@@ -3,10 +3,10 @@
     python benchmarks/latency.py [--presses 24] [--rounds 5] [--quick] [--json FILE]
 
 A 640x360 model that makes one frame at a time, 30 a second, counts key presses into a barcode. Our server shows it on
-our page, by WebRTC and as MJPEG; beside it, in the same run, the plain aiortc server shows the same pictures: a track
-on ``next_timestamp``, default encoders. Chromium presses keys at random phases and reads the barcode out of each frame
-that it shows. A time runs from the key event's own time stamp to the moment at which the frame is handed to the
-compositor. Each way is measured in turn, over several rounds; each round starts its own Chromium.
+our page, by WebRTC, by WebCodecs and as MJPEG; beside it, in the same run, the plain aiortc server shows the same
+pictures: a track on ``next_timestamp``, default encoders. Chromium presses keys at random phases and reads the barcode
+out of each frame that it shows. A time runs from the key event's own time stamp to the moment at which the frame is
+handed to the compositor. Each way is measured in turn, over several rounds; each round starts its own Chromium.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ def ways() -> list[Way]:
         Way("aiortc H264", "plain", "H264", "", "aiortc H264"),
         Way("ours, WebRTC VP8", "ours", "VP8", "?transport=webrtc", "aiortc VP8"),
         Way("ours, WebRTC H264", "ours", "H264", "?transport=webrtc", "aiortc H264"),
+        Way("ours, WebCodecs", "ours", "H264", "?transport=webcodecs", "aiortc H264"),
         Way("ours, MJPEG", "ours", "VP8", "?transport=mjpeg", "aiortc VP8"),
     ]
 

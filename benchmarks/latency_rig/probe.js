@@ -55,6 +55,13 @@
     });
   }
 
+  const { drawImage } = CanvasRenderingContext2D.prototype;
+  CanvasRenderingContext2D.prototype.drawImage = function (...given) {
+    drawImage.apply(this, given);
+    const number = read(this.canvas);
+    requestAnimationFrame(() => shown(number, performance.now()));
+  };
+
   const { addTransceiver } = RTCPeerConnection.prototype;
   RTCPeerConnection.prototype.addTransceiver = function (...given) {
     const transceiver = addTransceiver.apply(this, given);

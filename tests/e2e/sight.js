@@ -4,12 +4,13 @@
   const canvas = new OffscreenCanvas(WIDTH, HEIGHT);
   const context = canvas.getContext("2d", { willReadFrequently: true });
   const kept = {};
+  let drawn = false;
   const sight = (window.sight = { frames: 0 });
   const nextFrame = () => new Promise(requestAnimationFrame);
 
   function grab() {
-    const source = ["video", "image"].map((id) => document.getElementById(id)).find((element) => !element.hidden);
-    if (!(source.videoWidth || source.naturalWidth)) return null;
+    const source = ["video", "canvas", "image"].map((id) => document.getElementById(id)).find((element) => !element.hidden);
+    if (!(source.videoWidth || source.naturalWidth || (source.id === "canvas" && drawn))) return null;
     context.drawImage(source, 0, 0, WIDTH, HEIGHT);
     return context.getImageData(0, 0, WIDTH, HEIGHT).data.filter((_value, index) => index % 4 < 3);
   }
@@ -54,6 +55,13 @@
       else if (sight.frames - since >= frames) return;
       if (performance.now() > end) throw new Error(`the picture still moves, or no ${frames} frames came`);
     }
+  };
+
+  const { drawImage } = CanvasRenderingContext2D.prototype;
+  CanvasRenderingContext2D.prototype.drawImage = function (...given) {
+    drawn = true;
+    sight.frames += 1;
+    return drawImage.apply(this, given);
   };
 
   addEventListener("DOMContentLoaded", () => {

@@ -19,6 +19,7 @@ from playwright.sync_api import Error, expect
 
 from .conftest import Launch, Opener
 from .maze import MazeServer
+from .walker import Walker
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -77,15 +78,27 @@ def test_reset_returns_to_the_start(server: MazeServer, visit: Opener) -> None:
     walker.until_back("start")
 
 
-def test_blocked_udp_falls_back_to_mjpeg_and_still_walks(server: MazeServer, launch: Launch, visit: Opener) -> None:
+def test_blocked_udp_falls_back_to_webcodecs_and_still_walks(server: MazeServer, launch: Launch, visit: Opener) -> None:
     with launch(*NO_UDP) as browser:
         walker = visit(server, browser=browser).until_live()
-        expect(walker.page.locator("#notice")).to_contain_text("UDP blocked?")
-        expect(walker.page.locator("#image")).to_be_visible()
-        walker.keep("start")
-        with walker.holding("KeyE"):
-            walker.until_elsewhere("start")
-        walker.until_still()
+        expect(walker.page.locator("#notice")).to_contain_text("UDP blocked?): showing WebCodecs")
+        expect(walker.page.locator("#canvas")).to_be_visible()
+        walk(walker)
+        expect(walker.page.locator('[data-stat="latency"]')).to_have_text(re.compile(r"^\d+ ms$"))
+
+
+def test_a_browser_that_knows_nothing_else_falls_back_to_mjpeg(server: MazeServer, visit: Opener) -> None:
+    walker = visit(server, script="delete window.RTCPeerConnection; delete window.VideoDecoder").until_live()
+    expect(walker.page.locator("#notice")).to_contain_text("This browser has no WebCodecs: showing MJPEG")
+    expect(walker.page.locator("#image")).to_be_visible()
+    walk(walker)
+
+
+def walk(walker: Walker) -> None:
+    walker.keep("start")
+    with walker.holding("KeyE"):
+        walker.until_elsewhere("start")
+    walker.until_still()
 
 
 def test_a_full_server_says_so_until_a_page_is_closed(small_server: MazeServer, visit: Opener) -> None:

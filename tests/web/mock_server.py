@@ -24,6 +24,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from .mock_demo import FIELDS, FPS, describe, paint, part
 from .mock_peer import MockPeer
+from .mock_video import packet
 
 WEB = Path(__file__).parents[2] / "web"
 
@@ -40,6 +41,7 @@ class Behaviour:
     full_answers: int = 0
     refused_field: str | None = None
     whep: str = "serve"  # "serve", "refuse" or "deaf" (answers, and no packet ever comes)
+    video: str = "serve"  # "serve", "refuse" or "garbage" (no decoder can use it)
     pointer: str | None = "lock"
     page: str | None = None
 
@@ -53,6 +55,7 @@ class MockServer:
         self.calls: list[tuple[str, str, Any]] = []
         self.alive: set[str] = set()
         self.action_seq: int | None = None
+        self.acknowledged = -1
         self._changed = threading.Condition()
         self._sockets: set[WebSocket] = set()
         self._peers: dict[str, MockPeer] = {}
@@ -142,6 +145,7 @@ class MockServer:
             Route(f"{one}/whep", self._whep, methods=["POST"]),
             Route(f"{one}/whep/1", self._whep_resource, methods=["PATCH", "DELETE"]),
             Route(f"{one}/stream.mjpeg", self._mjpeg),
+            WebSocketRoute(f"{one}/video", self._video),
             WebSocketRoute(f"{one}/controls", self._controls),
             Mount("/demos/maze", StaticFiles(directory=WEB, html=True)),
             Mount("/", StaticFiles(directory=WEB, html=True)),
@@ -184,7 +188,7 @@ class MockServer:
         self.alive.add(session)
         at = f"/api/sessions/{session}"
         links = {"self": at, "reset": f"{at}/reset", "whep": f"{at}/whep", "frame": f"{at}/frame.jpg"}
-        links |= {"mjpeg": f"{at}/stream.mjpeg", "controls": f"{at}/controls"}
+        links |= {"mjpeg": f"{at}/stream.mjpeg", "video": f"{at}/video", "controls": f"{at}/controls"}
         answer = {"session_id": session, "token": f"secret-{session}", "links": links}
         return JSONResponse(answer, status_code=201)
 
@@ -239,6 +243,30 @@ class MockServer:
             yield part(index, self.action_seq)
             index += 1
             await asyncio.sleep(1 / FPS)
+
+    async def _video(self, socket: WebSocket) -> None:
+        session = socket.path_params["id"]
+        if self.behaviour.video == "refuse" or socket.query_params.get("token") != f"secret-{session}":
+            await socket.close(4401)
+            return
+        await socket.accept()
+        sending = asyncio.ensure_future(self._packets(socket, session))
+        try:
+            while True:
+                said = await socket.receive_json()
+                with self._changed:
+                    self.acknowledged = said.get("number", self.acknowledged)
+                    self._changed.notify_all()
+        except WebSocketDisconnect:
+            sending.cancel()
+
+    async def _packets(self, socket: WebSocket, session: str) -> None:
+        number = 0
+        while session in self.alive and not self._server.should_exit:
+            await socket.send_bytes(packet(number, self.action_seq, usable=self.behaviour.video != "garbage"))
+            number += 1
+            await asyncio.sleep(1 / FPS)
+        await socket.close(1001)
 
     async def _controls(self, socket: WebSocket) -> None:
         if socket.query_params.get("token") != f"secret-{socket.path_params['id']}":

@@ -10,6 +10,7 @@ from .mock_server import MockServer
 
 PHONE: dict[str, Any] = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
 MJPEG = "?transport=mjpeg"
+WEBCODECS = "?transport=webcodecs"
 
 
 def live(page: Page) -> Page:

@@ -12,7 +12,9 @@ import pytest
 pytest.importorskip("playwright", reason="the playwright package is not installed: the page is not tested")
 pytest.importorskip("aiortc", reason="aiortc is not installed: the page is not tested")
 
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Error, Page
+
+from realtime_engine.infra.webcodecs import VideoPacket
 
 from .mock_demo import FIELDS
 from .mock_server import Behaviour, MockServer
@@ -65,6 +67,98 @@ def test_a_part_is_complete_with_its_last_byte(blank: Page) -> None:
     end = stream.index(b"picture") + len(b"picture")
     assert run(blank, "multipart", SPLIT, [list(stream[:end])]) == [["seq=0", list(b"picture")]]
     assert run(blank, "multipart", SPLIT, [list(stream[: end - 1])]) == []
+
+
+# -- packets of the video WebSocket
+
+PARSE = """
+    const { data, ...head } = module.parsePacket(new Uint8Array(given).buffer);
+    return { ...head, data: [...data] };
+"""
+BIGGEST = VideoPacket(2**32 - 1, True, 2**53 - 1, 2**32 - 1, 2**53 - 1, 2**16 - 1, 2**53 - 1, b"\0\1")
+
+
+@pytest.mark.parametrize("packet", [BIGGEST, VideoPacket(0, False, 0, 1, 0, 0, None, b"")])
+def test_a_packet_is_read_as_the_server_writes_it(blank: Page, packet: VideoPacket) -> None:
+    assert run(blank, "packet", PARSE, list(packet.encode())) == {
+        "number": packet.number,
+        "keyframe": packet.keyframe,
+        "timestamp": packet.timestamp_us,
+        "epoch": packet.epoch,
+        "seq": packet.seq,
+        "index": packet.index,
+        "actionSeq": packet.action_seq,
+        "data": list(packet.data),
+    }
+
+
+@pytest.mark.parametrize("message", [[], [2, *[0] * 40]])
+def test_a_packet_of_another_version_is_refused(blank: Page, message: list[int]) -> None:
+    with pytest.raises(Error, match="another version"):
+        run(blank, "packet", PARSE, message)
+
+
+@pytest.mark.parametrize(
+    ("data", "codec"),
+    [
+        ([0, 0, 0, 1, 0x67, 0x42, 0xC0, 0x1E, 9, 0, 0, 0, 1, 0x68, 1], "avc1.42C01E"),
+        ([0, 0, 1, 9, 0xF0, 0, 0, 1, 0x27, 0x4D, 0, 0x0A], "avc1.4D000A"),
+        ([0, 0, 0, 1, 0x65, 1, 2, 3, 4, 5, 6], None),
+        ([0, 0, 1, 0x67, 0x42], None),
+    ],
+)
+def test_the_codec_is_that_of_the_parameter_set(blank: Page, data: list[int], codec: str | None) -> None:
+    assert run(blank, "packet", "return module.codecOf(new Uint8Array(given));", data) == codec
+
+
+DECODE = """
+    const decoders = [];
+    class Decoder {
+        constructor({ output, error }) {
+            Object.assign(this, { output, error, state: "unconfigured", decodeQueueSize: 0, chunks: [] });
+            decoders.push(this);
+        }
+        configure({ codec }) { this.state = "configured"; this.chunks.push(codec); }
+        reset() { this.state = "unconfigured"; this.decodeQueueSize = 0; this.chunks.push("reset"); }
+        decode({ type, timestamp }) { this.decodeQueueSize += 1; this.chunks.push(`${type} ${timestamp}`); }
+        close() { this.state = "closed"; }
+        show(timestamp) { this.decodeQueueSize -= 1; this.output({ timestamp, close() {} }); }
+        break() { this.state = "closed"; this.error(new Error("broken")); }
+    }
+    const [Real, told] = [window.VideoDecoder, []];
+    window.VideoDecoder = Decoder;
+    const decoder = new module.PacketDecoder({
+        onPicture: (_picture, packet) => told.push(packet.timestamp),
+        onLost: () => told.push("lost"),
+        onError: (error) => told.push(error.message),
+    });
+    const data = new Uint8Array([0, 0, 1, 0x67, 0x42, 0xC0, 0x1E]);
+    for (const [what, timestamp] of given) {
+        if (what === "key" || what === "delta") decoder.decode({ keyframe: what === "key", timestamp, data });
+        else decoders.at(-1)[what](timestamp);
+    }
+    window.VideoDecoder = Real;
+    return { told, given: decoders.map(({ chunks }) => chunks), dropped: decoder.dropped };
+"""
+
+
+def test_decoding_begins_with_a_keyframe(blank: Page) -> None:
+    done = run(blank, "decoder", DECODE, [["delta", 0], ["key", 1], ["show", 1], ["delta", 2], ["show", 2], ["key", 3]])
+    assert done == {"told": [1, 2], "given": [["avc1.42C01E", "key 1", "delta 2", "key 3"]], "dropped": 1}
+
+
+def test_a_decoder_that_falls_behind_goes_on_with_a_keyframe(blank: Page) -> None:
+    deltas = [["delta", n] for n in range(2, 8)]
+    done = run(blank, "decoder", DECODE, [["key", 1], *deltas, ["key", 8], ["show", 8]])
+    fed = ["avc1.42C01E", "key 1", "delta 2", "delta 3", "delta 4", "reset", "avc1.42C01E", "key 8"]
+    assert done == {"told": ["lost", 8], "given": [fed], "dropped": 4 + 3}
+
+
+def test_a_decoder_that_breaks_is_replaced_once(blank: Page) -> None:
+    shown = [["key", 1], ["show", 1], ["break"], ["delta", 2], ["key", 3]]
+    done = run(blank, "decoder", DECODE, [*shown, ["break"]])
+    assert done["told"] == [1, "lost", "broken"]
+    assert done["given"] == [["avc1.42C01E", "key 1"], ["avc1.42C01E", "key 3"]]
 
 
 # -- addresses

@@ -13,9 +13,11 @@ from playwright.sync_api import expect
 
 from .conftest import Opener
 from .mock_server import MockServer
-from .steps import MJPEG, controls, live, stat
+from .steps import MJPEG, WEBCODECS, controls, live, stat
 
 NO_WEBRTC = "delete window.RTCPeerConnection"
+NO_WEBCODECS = "delete window.VideoDecoder"
+ALL = ["webrtc", "webcodecs", "mjpeg"]
 # What a page gets of a multipart stream where the browser takes it apart itself: the first picture, and no more.
 FIRST_PART_ONLY = """
     const fetched = window.fetch;
@@ -51,6 +53,24 @@ def test_the_picture_comes_by_mjpeg_when_the_address_asks_for_it(visit: Opener, 
     assert server.count("POST", "/whep") == 0
 
 
+def test_the_picture_comes_by_webcodecs_when_the_address_asks_for_it(visit: Opener, server: MockServer) -> None:
+    page = live(visit(WEBCODECS))
+    expect(page.locator("#canvas")).to_be_visible()
+    expect(page.locator("#video")).to_be_hidden()
+    expect(page.locator("#notice")).to_be_hidden()
+    expect(page.locator('[data-stat="fps"]')).to_have_text(re.compile(r"^\d+ fps$"))
+    assert (stat(page, "transport"), stat(page, "resolution")) == ("WebCodecs", "640×360")
+    server.wait_for(lambda: server.acknowledged > 25, "acknowledgements beyond a second keyframe")
+    page.click("#stats-toggle")
+    expect(page.locator("#details")).to_contain_text("H264")
+    brightness = """() => {
+        const context = document.getElementById("canvas").getContext("2d");
+        return context.getImageData(320, 20, 1, 1).data[0];
+    }"""
+    assert page.evaluate(brightness) > 100, "what the synthetic pictures show there"
+    assert server.count("POST", "/whep") == 0
+
+
 def test_a_browser_that_hides_the_stream_shows_it_plainly(visit: Opener, server: MockServer) -> None:
     page = live(visit(MJPEG, script=FIRST_PART_ONLY, refusals=20))
     expect(page.locator("#image")).to_have_js_property("naturalWidth", 640)
@@ -62,7 +82,7 @@ def test_a_browser_that_hides_the_stream_shows_it_plainly(visit: Opener, server:
     live(page)
 
 
-@pytest.mark.parametrize("query", ["", MJPEG])
+@pytest.mark.parametrize("query", ["", WEBCODECS, MJPEG])
 def test_key_to_pixel_is_measured(visit: Opener, query: str) -> None:
     page = live(visit(query))
     page.keyboard.press("KeyW")
@@ -100,6 +120,53 @@ def test_a_browser_without_webrtc_falls_back_and_says_why(visit: Opener, server:
     expect(page.locator("#notice")).to_contain_text("This browser has no WebRTC: showing MJPEG")
     expect(page.locator("#notice-retry")).to_be_hidden()
     assert server.count("POST", "/whep") == 0
+
+
+def test_webcodecs_is_the_second_choice_and_says_why(visit: Opener, server: MockServer) -> None:
+    server.behaviour.transports = ALL
+    server.behaviour.whep = "refuse"
+    page = live(visit(refusals=1))
+    expect(page.locator("#notice")).to_contain_text("WebRTC could not connect (No UDP port is free): showing WebCodecs")
+    expect(page.locator("#canvas")).to_be_visible()
+    assert (server.count("POST", "/api/sessions"), server.count("GET", "/stream.mjpeg")) == (1, 0)
+    server.behaviour.whep = "serve"
+    page.click("#notice-retry")
+    expect(page.locator("#video")).to_have_js_property("videoWidth", 640)
+    expect(page.locator("#notice")).to_be_hidden()
+    expect(page.locator("#canvas")).to_be_hidden()
+
+
+@pytest.mark.parametrize(
+    ("script", "video", "why"),
+    [
+        (NO_WEBCODECS, "serve", "This browser has no WebCodecs"),
+        (
+            f"{NO_WEBCODECS}; Object.defineProperty(window, 'isSecureContext', {{ value: false }})",
+            "serve",
+            "WebCodecs needs HTTPS or localhost",
+        ),
+        ("", "refuse", "WebCodecs could not connect (WebSocket blocked?)"),
+        ("", "garbage", "This browser cannot decode the video by WebCodecs"),
+    ],
+)
+def test_mjpeg_is_the_last_choice_and_says_why(
+    visit: Opener, server: MockServer, script: str, video: str, why: str
+) -> None:
+    server.behaviour.transports = ALL
+    server.behaviour.video = video
+    complaint = "WebSocket connection to" if video == "refuse" else ()
+    page = live(visit(script=f"{NO_WEBRTC}; {script}", expected=complaint))
+    expect(page.locator("#notice-text")).to_have_text(f"This browser has no WebRTC. {why}: showing MJPEG")
+    expect(page.locator("#image")).to_be_visible()
+    assert server.count("POST", "/api/sessions") == 1
+
+
+def test_a_lost_socket_is_opened_again(visit: Opener, server: MockServer) -> None:
+    page = live(visit(WEBCODECS, refusals=2))
+    server.end_sessions()
+    server.wait_for(lambda: server.count("POST", "/api/sessions") == 2, "a new session after the video has ended")
+    live(page)
+    expect(page.locator("#canvas")).to_be_visible()
 
 
 def test_webrtc_can_be_tried_again(visit: Opener, server: MockServer) -> None:

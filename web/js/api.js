@@ -98,6 +98,11 @@ export class Place {
     return resolve(this.#links.whep);
   }
 
+  /** The address of the WebSocket that brings video. */
+  get video() {
+    return this.#socket(this.#links.video);
+  }
+
   /** Where the MJPEG stream is. */
   get mjpeg() {
     return this.#withToken(this.#links.mjpeg);
@@ -105,9 +110,7 @@ export class Place {
 
   /** The address of the controls WebSocket. */
   get controls() {
-    const url = this.#withToken(this.#links.controls);
-    url.protocol = url.protocol.replace("http", "ws");
-    return url;
+    return this.#socket(this.#links.controls);
   }
 
   /** Throws a {@link Problem} with `isGone` when the session has ended. */
@@ -133,6 +136,12 @@ export class Place {
   /** Gives the place back; also works while the page is being closed. */
   async release() {
     await request("DELETE", resolve(this.#links.self), { token: this.token, keepalive: true });
+  }
+
+  #socket(link) {
+    const url = this.#withToken(link);
+    url.protocol = url.protocol.replace("http", "ws");
+    return url;
   }
 
   #withToken(link) {

@@ -2,6 +2,7 @@ import { getDemo } from "./api.js";
 import { Console } from "./console.js";
 import { Overlay } from "./overlay.js";
 import { Backoff, sleep } from "./timing.js";
+import { TRANSPORTS } from "./transports.js";
 
 const POLL_MS = 500;
 const find = (id) => document.getElementById(id);
@@ -42,7 +43,7 @@ async function main() {
     return;
   }
   const asked = new URLSearchParams(location.search).get("transport");
-  const forced = ["webrtc", "mjpeg"].includes(asked) ? asked : null;
+  const forced = TRANSPORTS.includes(asked) ? asked : null;
   new Console(demo, overlay, forced, find).begin();
 }
 

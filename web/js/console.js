@@ -61,7 +61,7 @@ export class Console {
     this.#find = find;
     this.#toasts = new Toasts(find("toasts"));
     this.#form = new SchemaForm(find("form"), demo.controls, demo.required_context);
-    this.#picture = new Picture(find("video"), find("image"), demo.video);
+    this.#picture = new Picture(find("video"), find("canvas"), find("image"), demo.video);
     this.#sender = new Sender(this.#input, this.#channel);
     this.#legend = new Legend(find("legend"), demo.controls, this.#input);
     this.#pointer = new Pointer(find("stage"), this.#input, demo.controls, () => this.#picture.aspect);

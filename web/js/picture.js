@@ -1,21 +1,28 @@
 import { MjpegViewer } from "./mjpeg.js";
+import { WebcodecsViewer } from "./webcodecs.js";
 import { WebrtcViewer } from "./webrtc.js";
 
-/** The place of the picture: a `<video>` for WebRTC, an `<img>` for MJPEG, one of them in sight. */
+/** The place of the picture: `<video>` for WebRTC, `<canvas>` for WebCodecs, `<img>` for MJPEG, one of them in sight. */
 export class Picture {
   #size;
   #resolution = "";
+  #viewers;
 
   /**
    * @param {HTMLVideoElement} video
+   * @param {HTMLCanvasElement} canvas
    * @param {HTMLImageElement} image
    * @param {{width: number, height: number}} size what the demo announces
    */
-  constructor(video, image, size) {
+  constructor(video, canvas, image, size) {
     this.#size = size;
-    this.video = video;
-    this.image = image;
+    this.#viewers = {
+      webrtc: { element: video, Viewer: WebrtcViewer },
+      webcodecs: { element: canvas, Viewer: WebcodecsViewer },
+      mjpeg: { element: image, Viewer: MjpegViewer },
+    };
     video.addEventListener("resize", () => this.#resized(video.videoWidth, video.videoHeight));
+    canvas.addEventListener("resize", () => this.#resized(canvas.width, canvas.height));
     image.addEventListener("load", () => this.#resized(image.naturalWidth, image.naturalHeight));
     document.documentElement.style.setProperty("--aspect", `${size.width} / ${size.height}`);
   }
@@ -31,15 +38,14 @@ export class Picture {
   }
 
   /**
-   * @param {"webrtc" | "mjpeg"} transport
+   * @param {import("./transports.js").Transport} transport
    * @param {(frame: {time: number, rtp?: number, identity?: object | null}) => void} onFrame `rtp` or `identity` says which
    *   frame it is
    */
   viewer(transport, onFrame) {
-    const byVideo = transport === "webrtc";
-    this.video.hidden = !byVideo;
-    this.image.hidden = byVideo;
-    return byVideo ? new WebrtcViewer(this.video, onFrame) : new MjpegViewer(this.image, onFrame);
+    for (const [name, { element }] of Object.entries(this.#viewers)) element.hidden = name !== transport;
+    const { element, Viewer } = this.#viewers[transport];
+    return new Viewer(element, onFrame);
   }
 
   #resized(width, height) {

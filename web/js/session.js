@@ -1,14 +1,16 @@
 import { Problem, Unreachable, takePlace } from "./api.js";
 import { Backoff, sleep, visible } from "./timing.js";
-import { WebrtcViewer } from "./webrtc.js";
+import { LABELS, TRANSPORTS, obstacleTo } from "./transports.js";
+
+/** @typedef {import("./transports.js").Transport} Transport */
 
 /**
- * One person's stay in the demo: takes a place, shows the picture, falls back to MJPEG, comes back after a loss.
+ * One person's stay in the demo: takes a place, shows the picture, falls back to the next way, comes back after a loss.
  *
  * Events, with their `detail`:
  * - `state`: `{state, text, seconds}`; state is one of `connecting`, `waiting` (all places taken, next try in `seconds`),
  *   `live`, `reconnecting`, `ended`
- * - `fallback`: a sentence that says why MJPEG is shown, or `null` when WebRTC is tried again
+ * - `fallback`: a sentence that says which way is used instead of a better one, and why; `null` when WebRTC is tried again
  * - `place`: a place was taken with the context
  * - `refused`: the {@link Problem} (422) that names the fields to correct; the session is over
  * - `server`: an event message of the server
@@ -19,6 +21,7 @@ export class Session extends EventTarget {
   #makeViewer;
   #forced;
   #transport;
+  #reasons = [];
   #place = null;
   #viewer = null;
   #run = null;
@@ -28,9 +31,9 @@ export class Session extends EventTarget {
   /**
    * @param {object} demo the answer of `GET /api/demo`
    * @param {import("./channel.js").ControlChannel} channel
-   * @param {(transport: "webrtc" | "mjpeg") => WebrtcViewer | import("./mjpeg.js").MjpegViewer} makeViewer
+   * @param {(transport: Transport) => ReturnType<import("./picture.js").Picture["viewer"]>} makeViewer
    * @param {() => Record<string, unknown>} context what a new place is asked for with
-   * @param {string | null} forced the transport that the address asks for
+   * @param {Transport | null} forced the transport that the address asks for
    */
   constructor(demo, channel, makeViewer, context, forced) {
     super();
@@ -43,7 +46,7 @@ export class Session extends EventTarget {
     channel.addEventListener("message", ({ detail }) => this.#hear(detail));
   }
 
-  /** @returns {"webrtc" | "mjpeg" | undefined} how the picture comes, or is to come */
+  /** @returns {Transport | undefined} how the picture comes, or is to come */
   get transport() {
     return this.#transport;
   }
@@ -64,7 +67,6 @@ export class Session extends EventTarget {
     this.#run = new AbortController();
     const { signal } = this.#run;
     this.#backoff.reset();
-    this.#tell("fallback", null);
     this.#chooseTransport();
     this.#stay(signal).catch((error) => {
       if (!signal.aborted) this.#fail(error);
@@ -79,8 +81,8 @@ export class Session extends EventTarget {
 
   /** Gives WebRTC another chance after a fallback. */
   retryWebrtc() {
-    this.#transport = "webrtc";
-    this.#tell("fallback", null);
+    this.#reasons = [];
+    this.#use("webrtc");
     this.#viewer?.stop();
   }
 
@@ -101,9 +103,39 @@ export class Session extends EventTarget {
   }
 
   #chooseTransport() {
-    const offered = this.#demo.transports;
-    this.#transport = this.#forced ?? (offered.includes("webrtc") ? "webrtc" : "mjpeg");
-    if (this.#transport === "webrtc" && !WebrtcViewer.isSupported) this.#fallBack("This browser has no WebRTC");
+    this.#reasons = [];
+    const obstacle = this.#forced && obstacleTo(this.#forced);
+    if (this.#forced && !obstacle) {
+      this.#use(this.#forced);
+      return;
+    }
+    this.#transport = this.#forced;
+    if (obstacle) this.#reasons.push(obstacle);
+    this.#useNext();
+  }
+
+  /** The ways that the server offers after the present one, best first. */
+  get #ways() {
+    return TRANSPORTS.slice(TRANSPORTS.indexOf(this.#transport) + 1).filter((way) => this.#demo.transports.includes(way));
+  }
+
+  /** Takes the best of the ways that are left and that this browser knows; remembers why it passes over others. */
+  #useNext() {
+    for (const way of this.#ways) {
+      const obstacle = obstacleTo(way);
+      if (!obstacle) {
+        this.#use(way);
+        return;
+      }
+      this.#reasons.push(obstacle);
+    }
+    this.#use("mjpeg");
+  }
+
+  #use(transport) {
+    this.#transport = transport;
+    const why = this.#reasons.join(". ");
+    this.#tell("fallback", why ? `${why}: showing ${LABELS[transport]}` : null);
   }
 
   async #stay(signal) {
@@ -116,7 +148,8 @@ export class Session extends EventTarget {
       } catch (error) {
         if (signal.aborted) throw error;
         if (this.#canFallBack(error)) {
-          this.#fallBack(reasonOf(error));
+          this.#reasons.push(reasonOf(error, this.#transport));
+          this.#useNext();
           continue;
         }
         this.#expect(error);
@@ -184,14 +217,9 @@ export class Session extends EventTarget {
   }
 
   #canFallBack(error) {
-    if (this.#transport !== "webrtc" || this.#forced || !this.#place) return false;
+    if (this.#forced || !this.#place) return false;
     if (error instanceof Unreachable || (error instanceof Problem && error.isGone)) return false;
-    return this.#demo.transports.includes("mjpeg");
-  }
-
-  #fallBack(reason) {
-    this.#transport = "mjpeg";
-    this.#tell("fallback", `${reason}: showing MJPEG`);
+    return this.#ways.some((way) => !obstacleTo(way));
   }
 
   #hear(message) {
@@ -227,6 +255,7 @@ export class Session extends EventTarget {
   }
 }
 
-function reasonOf(error) {
-  return error instanceof Problem ? `WebRTC could not connect (${error.message.replace(/\.$/, "")})` : error.message;
+function reasonOf(error, transport) {
+  if (!(error instanceof Problem)) return error.message;
+  return `${LABELS[transport]} could not connect (${error.message.replace(/\.$/, "")})`;
 }

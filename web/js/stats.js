@@ -1,3 +1,5 @@
+import { LABELS } from "./transports.js";
+
 /** Frames are counted over this time. */
 const WINDOW_MS = 2000;
 
@@ -68,7 +70,7 @@ export class Stats {
     this.line.hidden = !session.viewer;
     this.#write("fps", format(this.#fps(), "fps"));
     this.#write("latency", format(this.latency.median, "ms"));
-    this.#write("transport", { webrtc: "WebRTC", mjpeg: "MJPEG" }[session.transport] ?? "–");
+    this.#write("transport", LABELS[session.transport] ?? "–");
     this.#write("resolution", this.resolution() || "–");
     if (!this.details.hidden && session.viewer) this.#fill(await session.viewer.details());
   }

@@ -97,6 +97,7 @@ def _of_sessions(sessions: Sessions) -> Iterator[Metric]:
     yield _gauge("places", "Sessions that there is room for", sessions.capacity)
     viewers = GaugeMetricFamily(PREFIX + "viewers", "Viewers that are connected", labels=["transport"])
     viewers.add_metric(["webrtc"], sum(session.viewers.connected for session in living))
+    viewers.add_metric(["webcodecs"], sum(session.feeds.connected for session in living))
     viewers.add_metric(["mjpeg"], sum(session.jpegs.viewers for session in living))
     yield viewers
     yield _counter("frames_published", "Frames shown, whether somebody watched or not", counts.published)

@@ -51,6 +51,7 @@ class DemoServer(uvicorn.Server):
                     "ws_max_size": _LARGEST_CONTROL_FRAME,
                     "ws_ping_interval": _PING_S,
                     "ws_ping_timeout": _PING_S,
+                    "ws_per_message_deflate": False,  # encoded video does not get smaller
                     "timeout_graceful_shutdown": math.ceil(config.shutdown_timeout_s),
                     "server_header": False,
                     **settings,

@@ -37,6 +37,7 @@ from .clients import Clients
 from .context import context_of, stage_fields
 from .counts import Counts
 from .equipment import Equipment
+from .feeds import PacketFeeds
 from .problems import Problem, stalled
 from .pump import Pump
 from .steering import Steering
@@ -101,6 +102,7 @@ class DemoSession:
         self.viewers = WebRtcViewers(
             self._video, self.clients, self.receive_text, IceConfig(config.ice_servers), self.joiner
         )
+        self.feeds = PacketFeeds(self._video, self.publisher, config.media_age_budget_ms)
         self._pump = Pump(
             equipment.outbox.session(self.id),
             manifest,
@@ -127,7 +129,7 @@ class DemoSession:
     @property
     def watching(self) -> int:
         """Viewers now, over all transports."""
-        return self.jpegs.viewers + self.viewers.connected
+        return self.jpegs.viewers + self.viewers.connected + self.feeds.connected
 
     @property
     def stalled_s(self) -> float:

@@ -12,7 +12,7 @@ async def test_the_page_learns_all_that_it_needs() -> None:
     assert (demo["name"], demo["title"], demo["state"], demo["error"]) == ("paint", "Paint", "ready", None)
     assert demo["controls"] == CONTROLS.describe()
     assert demo["required_context"] == ["prompt"]
-    assert demo["transports"] == ["webrtc", "mjpeg"]
+    assert demo["transports"] == ["webrtc", "webcodecs", "mjpeg"]
     assert demo["ice_servers"] == [
         {"urls": "stun:a.example:3478"},
         {"urls": "turn:b.example:3478", "username": "user", "credential": "secret"},

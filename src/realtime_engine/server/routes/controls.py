@@ -5,19 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import logging
-from collections.abc import Iterable
-from typing import Any
 
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 
-from ..problems import Problem
 from ..rate import TokenBucket
-from ..runtime import runtime_of
-from ..security import bearer_or_query, is_allowed_origin, refuse_handshake
 from ..session import DemoSession
-
-logger = logging.getLogger(__name__)
+from ..sockets import GOING_AWAY, TOO_SLOW, admit, say_goodbye, until_first
 
 router = APIRouter()
 
@@ -27,26 +20,14 @@ _MESSAGES_PER_S, _BURST = 500.0, 100.0
 _CHARACTERS_PER_MESSAGE = 1024  # a longer one counts as several
 _TURN = 4  # messages until others have theirs
 _PATIENCE_S = 10.0
-_GOING_AWAY, _TOO_SLOW = 1001, 1013
-_FAREWELL_S = 1.0
 
 
 @router.websocket("/sessions/{session_id}/controls")
 async def controls(socket: WebSocket, session_id: str) -> None:
     """Text messages of the controls protocol, both ways."""
-    runtime = runtime_of(socket)
-    if not is_allowed_origin(socket, runtime.config.allowed_origins):
-        await refuse_handshake(
-            socket, Problem("origin", f"{socket.headers.get('origin')} is not among the allowed origins")
-        )
-        return
-    try:
-        session = runtime.session(session_id, bearer_or_query(socket))
-    except Problem as problem:
-        await refuse_handshake(socket, problem)
-        return
-    await socket.accept()
-    await ControlsConnection(socket, session).run()
+    session = await admit(socket, session_id)
+    if session is not None:
+        await ControlsConnection(socket, session).run()
 
 
 class ControlsConnection:
@@ -61,19 +42,11 @@ class ControlsConnection:
 
     async def run(self) -> None:
         self._session.clients.join(self, self._send)
-        tasks = {
-            asyncio.create_task(self._read(), name="read controls"),
-            asyncio.create_task(self._write(), name="write controls"),
-            asyncio.create_task(self._session.over.wait(), name="wait for the end of a session"),
-            asyncio.create_task(self._too_slow.wait(), name="watch for a slow client"),
-        }
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            await until_first(self._read(), self._write(), self._session.over.wait(), self._too_slow.wait())
         finally:
             self._session.clients.leave(self)
-            await _cancel(tasks)
-        with contextlib.suppress(WebSocketDisconnect, RuntimeError, asyncio.TimeoutError):
-            await asyncio.wait_for(self._close(), _FAREWELL_S)
+        await say_goodbye(self._close())
 
     def _send(self, text: str) -> None:
         try:
@@ -114,12 +87,4 @@ class ControlsConnection:
         """Say what is left to say, and goodbye, unless the client has gone."""
         while not self._too_slow.is_set() and not self._unsent.empty():
             await self._socket.send_text(self._unsent.get_nowait())
-        await self._socket.close(_TOO_SLOW if self._too_slow.is_set() else _GOING_AWAY)
-
-
-async def _cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    for task in tasks:
-        task.cancel()
-    for outcome in await asyncio.gather(*tasks, return_exceptions=True):
-        if isinstance(outcome, Exception) and not isinstance(outcome, WebSocketDisconnect):
-            logger.error("a controls connection failed", exc_info=outcome)
+        await self._socket.close(TOO_SLOW if self._too_slow.is_set() else GOING_AWAY)

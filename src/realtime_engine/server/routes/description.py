@@ -16,7 +16,7 @@ from ..security import check_access
 
 router = APIRouter(tags=["demo"])
 
-TRANSPORTS = ("webrtc", "mjpeg")
+TRANSPORTS = ("webrtc", "webcodecs", "mjpeg")
 
 
 @router.get("/demo")

@@ -119,6 +119,7 @@ def links_of(session: DemoSession) -> dict[str, str]:
         "reset": f"{at}/reset",
         "actions": f"{at}/actions",
         "whep": f"{at}/whep",
+        "video": f"{at}/video",
         "mjpeg": f"{at}/stream.mjpeg",
         "frame": f"{at}/frame.jpg",
         "controls": f"{at}/controls",

@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import av
+import numpy as np
+import pytest
+from fastapi import WebSocket
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from realtime_engine.infra.webcodecs import VideoPacket, parse_packet
+from realtime_engine.server.routes.video import VideoConnection
+
+from ..support import HELD, Place, colour, in_process, over_http, until
+
+
+class Watcher:
+    """Acknowledges and decodes what comes over one connection."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self.socket = socket
+        self._decoder = av.CodecContext.create("h264", "r")
+        self._decoder.thread_count = 1
+
+    async def next(self) -> VideoPacket:
+        message = await self.socket.recv()
+        assert isinstance(message, bytes)
+        packet = parse_packet(message)
+        await self.say(type="ack", number=packet.number)
+        return packet
+
+    async def say(self, **given: Any) -> None:
+        await self.socket.send(json.dumps({"v": 1, **given}))
+
+    def decode(self, packet: VideoPacket) -> np.ndarray:
+        (frame,) = self._decoder.decode(av.Packet(packet.data))
+        return frame.to_ndarray(format="rgb24")
+
+
+@asynccontextmanager
+async def watching(place: Place, **given: Any) -> AsyncIterator[Watcher]:
+    async with connect(place.url("video", "ws"), **given) as socket:
+        yield Watcher(socket)
+
+
+async def test_it_brings_pictures_that_tell_where_they_come_from() -> None:
+    async with over_http() as served:
+        place = await served.take(seed=90)
+        async with watching(place) as watcher:
+            packet = await watcher.next()
+            assert (packet.number, packet.keyframe, packet.epoch, packet.action_seq) == (0, True, 1, None)
+            assert abs(colour(watcher.decode(packet))[2] - 90) < 12
+            await place.send(5, keys=["KeyW"])
+            numbers, times = [0], [packet.timestamp_us]
+            while abs(colour(watcher.decode(packet))[1] - HELD) > 12:
+                packet = await watcher.next()
+                numbers.append(packet.number)
+                times.append(packet.timestamp_us)
+            assert packet.action_seq == 5
+            assert numbers == list(range(len(numbers))) and times == sorted(set(times))
+
+
+async def test_a_later_viewer_begins_with_a_keyframe_of_the_same_encode() -> None:
+    async with over_http() as served:
+        place = await served.take()
+        session = served.session(place)
+        async with watching(place) as one, watching(place) as other:
+            first, second = await one.next(), await other.next()
+            assert first.keyframe and second.keyframe
+            assert colour(other.decode(second))[2] < 20
+            data = {packet.seq: packet.data for packet in [await one.next() for _ in range(8)]}
+            seen = [await other.next() for _ in range(8)]
+            shared = [packet for packet in seen if packet.seq in data]
+            assert shared and all(data[packet.seq] == packet.data for packet in shared)
+            assert session.watching == session.feeds.connected == 2
+            metrics = (await served.client.get("/metrics")).text
+            assert 'realtime_engine_viewers{transport="webcodecs"} 2.0' in metrics
+        await until(lambda: session.watching == 0)
+
+
+async def test_a_viewer_that_cannot_decode_on_gets_a_keyframe() -> None:
+    async with over_http() as served:
+        place = await served.take()
+        async with watching(place) as watcher:
+            await watcher.next()
+            assert not (await watcher.next()).keyframe
+            await watcher.say(type="keyframe")
+            while not (await watcher.next()).keyframe:
+                pass
+
+
+async def test_after_a_reset_it_goes_on_in_the_new_epoch() -> None:
+    async with over_http() as served:
+        place = await served.take(seed=90)
+        async with watching(place) as watcher:
+            watcher.decode(packet := await watcher.next())
+            await place.request("POST", "reset", json={"context": {"seed": 10}})
+            while packet.epoch == 1:  # what was on its way
+                pixels = watcher.decode(packet := await watcher.next())
+            assert abs(colour(pixels)[2] - 10) < 12
+            assert [(await watcher.next()).epoch for _ in range(5)] == [2] * 5
+
+
+async def test_it_ends_with_its_session() -> None:
+    async with over_http() as served:
+        place = await served.take()
+        async with watching(place) as watcher:
+            await watcher.next()
+            await place.request("DELETE", "self")
+            with pytest.raises(ConnectionClosed) as closed:
+                while True:
+                    await watcher.next()
+            assert closed.value.rcvd is not None and closed.value.rcvd.code == 1001
+
+
+async def test_who_says_something_else_is_told_and_cut_off() -> None:
+    async with over_http() as served:
+        place = await served.take()
+        for text in ("{", b"\1", '{"v": 1, "type": "controls"}'):
+            async with watching(place) as watcher:
+                await watcher.socket.send(text)
+                with pytest.raises(ConnectionClosed) as closed:
+                    while True:
+                        await watcher.socket.recv()
+                assert closed.value.rcvd is not None and closed.value.rcvd.code == 1008
+        await until(lambda: served.session(place).watching == 0)
+
+
+async def test_strangers_are_turned_away() -> None:
+    async with over_http() as served:
+        place = await served.take()
+        url = place.url("video", "ws")
+        for address, headers, status in (
+            (url + "x", {}, 401),
+            (url.partition("?")[0], {}, 401),
+            (url.replace(place.id, "nobody"), {}, 404),
+            (url, {"Origin": "https://evil.example"}, 403),
+        ):
+            with pytest.raises(InvalidStatus) as refused:
+                async with connect(address, additional_headers=headers):
+                    pass
+            assert refused.value.response.status_code == status
+        assert served.session(place).watching == 0
+
+
+async def test_a_slow_reader_holds_up_nobody_and_goes_on_with_a_keyframe() -> None:
+    async with over_http() as served:
+        place = await served.take()
+        async with watching(place) as slow, watching(place) as quick:
+            await slow.next()
+            joined = await quick.next()
+            while (first := await slow.next()).seq < joined.seq:
+                pass
+            seqs = [(await quick.next()).seq for _ in range(60)]
+            assert seqs == sorted(set(seqs)) and seqs[-1] < seqs[0] + 90, "the other goes on"
+            sent = [await slow.next()]
+            while not sent[-1].keyframe:
+                sent.append(await slow.next())
+            assert [packet.number for packet in sent] == list(range(first.number + 1, sent[-1].number + 1))
+            assert len(sent) < 30, "only so much was sent ahead"
+            assert sent[-1].seq >= seqs[-1], "and nothing old after it"
+            assert colour(slow.decode(sent[-1]))[2] < 20
+
+
+class Stuck:
+    """A WebSocket whose client says nothing and takes nothing."""
+
+    def __init__(self) -> None:
+        self.code: int | None = None
+        self.sends = 0
+
+    async def receive(self) -> dict[str, Any]:
+        return await asyncio.get_running_loop().create_future()
+
+    async def send_bytes(self, data: bytes) -> None:
+        self.sends += 1
+        await asyncio.get_running_loop().create_future()
+
+    async def close(self, code: int) -> None:
+        self.code = code
+
+
+async def test_a_client_that_takes_nothing_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("realtime_engine.infra.webcodecs.feed._PATIENCE_NS", 50_000_000)
+    async with in_process() as served:
+        session = served.session(await served.take())
+        socket = Stuck()
+        with session.feeds.open() as feed:
+            await VideoConnection(cast(WebSocket, socket), session, feed).run()
+        assert (socket.code, socket.sends) == (1013, 1)
+        assert session.watching == 0
+
+
+async def test_viewers_that_come_and_go_leave_nothing_behind() -> None:
+    async with over_http() as served:
+        place = await served.take()
+        session = served.session(place)
+        async with watching(place) as watcher:
+            await watcher.next()
+        await until(lambda: session.watching == 0)
+        before = len(asyncio.all_tasks())
+        for cycle in range(30):
+            async with watching(place) as watcher:
+                if cycle % 3:
+                    await watcher.next()
+                if cycle % 2:
+                    watcher.socket.transport.abort()
+        await until(lambda: session.watching == 0)
+        await until(lambda: len(asyncio.all_tasks()) <= before)
+        assert sum(stats.viewers for _, stats in session.tiers()) == 0
