@@ -24,6 +24,9 @@ export class WebcodecsViewer {
   #end;
   #shown;
 
+  /** What this viewer goes by when it tells the server what it has shown. */
+  id = `webcodecs-${crypto.randomUUID()}`;
+
   /** Why this browser cannot do it, or null. */
   static get obstacle() {
     return PacketDecoder.obstacle;
@@ -52,7 +55,9 @@ export class WebcodecsViewer {
    * @param {{expectPicture: boolean, signal: AbortSignal}} options without `expectPicture` the open connection is enough
    */
   async start(place, { expectPicture, signal }) {
-    const socket = new WebSocket(place.video);
+    const address = place.video;
+    address.searchParams.set("viewer", this.id);
+    const socket = new WebSocket(address);
     this.#socket = socket;
     socket.binaryType = "arraybuffer";
     try {

@@ -79,7 +79,7 @@ def announce(demo: Demo, config: ServerConfig, url: str) -> None:
     token = f"?token={quote(config.token, safe='')}" if config.token else ""
     out.print(f"[bold]{escape(demo.title)}[/]")
     _line("open", f"[bold cyan]{escape(url + token)}[/]")
-    _line("video", "WebRTC; MJPEG where UDP is blocked")
+    _line("video", "WebRTC; WebCodecs where UDP is blocked; MJPEG everywhere")
     _line("for", _audience(config))
     _line("model", "loading; the page opens meanwhile")
     _line("end", "Ctrl-C")

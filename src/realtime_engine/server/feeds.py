@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ..infra.joining import FrameJoiner
 from ..infra.publisher import FramePublisher
 from ..infra.webcodecs import PacketFeed
-from ..infra.webrtc import Codec, SharedVideo
+from ..infra.webrtc import Codec, EncodedFrame, SharedVideo
+
+TRANSPORT = "webcodecs"
 
 
 class PacketFeeds:
@@ -16,23 +19,38 @@ class PacketFeeds:
     Args:
         video: what they watch.
         frames: where it comes from.
+        joiner: told of what the viewers that have a name are sent.
         budget_ms: milliseconds for which a frame may wait for a slow viewer.
     """
 
-    def __init__(self, video: SharedVideo, frames: FramePublisher, budget_ms: float) -> None:
+    def __init__(self, video: SharedVideo, frames: FramePublisher, joiner: FrameJoiner, budget_ms: float) -> None:
         self._video = video
         self._frames = frames
+        self._joiner = joiner
         self._budget_ms = budget_ms
         self.connected = 0
 
     @contextmanager
-    def open(self) -> Iterator[PacketFeed]:
-        """A viewer for as long as this is entered."""
+    def open(self, name: str | None = None) -> Iterator[PacketFeed]:
+        """A viewer for as long as this is entered, by the name that it goes by when it tells what it has shown."""
         viewer = self._video.join(Codec.H264)
-        feed = PacketFeed(viewer, epoch=lambda: self._frames.epoch, budget_ms=self._budget_ms)
+
+        def note_sent(encoded: EncodedFrame, sent_ns: int) -> None:
+            paced_ns, encoded_ns = encoded.paced_ns, encoded.encoded_ns
+            self._joiner.sent(name, TRANSPORT, encoded.id, paced_ns=paced_ns, encoded_ns=encoded_ns, sent_ns=sent_ns)
+
+        feed = PacketFeed(
+            viewer,
+            epoch=lambda: self._frames.epoch,
+            budget_ms=self._budget_ms,
+            on_rate=viewer.report_rate,
+            on_sent=None if name is None else note_sent,
+        )
         self.connected += 1
         try:
             yield feed
         finally:
             self.connected -= 1
             feed.close()
+            if name is not None:
+                self._joiner.left(name)

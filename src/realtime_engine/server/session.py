@@ -102,7 +102,7 @@ class DemoSession:
         self.viewers = WebRtcViewers(
             self._video, self.clients, self.receive_text, IceConfig(config.ice_servers), self.joiner
         )
-        self.feeds = PacketFeeds(self._video, self.publisher, config.media_age_budget_ms)
+        self.feeds = PacketFeeds(self._video, self.publisher, self.joiner, config.media_age_budget_ms)
         self._pump = Pump(
             equipment.outbox.session(self.id),
             manifest,

@@ -13,10 +13,11 @@ from fastapi import WebSocket
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from realtime_engine.core.clock import MONOTONIC
 from realtime_engine.infra.webcodecs import VideoPacket, parse_packet
 from realtime_engine.server.routes.video import VideoConnection
 
-from ..support import HELD, Place, colour, in_process, over_http, until
+from ..support import HELD, Place, colour, in_process, message, over_http, until
 
 
 class Watcher:
@@ -33,6 +34,9 @@ class Watcher:
         packet = parse_packet(message)
         await self.say(type="ack", number=packet.number)
         return packet
+
+    async def several(self, count: int) -> list[VideoPacket]:
+        return [await self.next() for _ in range(count)]
 
     async def say(self, **given: Any) -> None:
         await self.socket.send(json.dumps({"v": 1, **given}))
@@ -73,8 +77,8 @@ async def test_a_later_viewer_begins_with_a_keyframe_of_the_same_encode() -> Non
             first, second = await one.next(), await other.next()
             assert first.keyframe and second.keyframe
             assert colour(other.decode(second))[2] < 20
-            data = {packet.seq: packet.data for packet in [await one.next() for _ in range(8)]}
-            seen = [await other.next() for _ in range(8)]
+            mine, seen = await asyncio.gather(one.several(8), other.several(8))
+            data = {packet.seq: packet.data for packet in mine}
             shared = [packet for packet in seen if packet.seq in data]
             assert shared and all(data[packet.seq] == packet.data for packet in shared)
             assert session.watching == session.feeds.connected == 2
@@ -213,3 +217,18 @@ async def test_viewers_that_come_and_go_leave_nothing_behind() -> None:
         await until(lambda: session.watching == 0)
         await until(lambda: len(asyncio.all_tasks()) <= before)
         assert sum(stats.viewers for _, stats in session.tiers()) == 0
+
+
+async def test_frames_that_a_named_viewer_tells_of_are_joined() -> None:
+    async with over_http() as served:
+        place = await served.take()
+        session = served.session(place)
+        async with connect(place.url("video", "ws") + "&viewer=desk") as socket:
+            packet = await Watcher(socket).next()
+            now_ms = MONOTONIC.now_ns() / 1e6
+            frame = {"epoch": packet.epoch, "seq": packet.seq, "index": packet.index, "presented": now_ms}
+            clock = {"offset": 0.0, "uncertainty": 1.0}
+            session.receive_text(message("presented", seq=1, viewer="desk", clock=clock, frames=[frame]))
+            assert session.joiner.transport_of("desk") == "webcodecs"
+            assert [record.is_presented for record in session.joiner.records(0)][:1] == [True]
+        await until(lambda: session.joiner.transport_of("desk") is None)

@@ -44,6 +44,7 @@ class PacketFeed:
         epoch: the newest epoch, of which older frames are not sent any more.
         budget_ms: milliseconds that a frame may wait here, and again on its way.
         on_rate: told every half second what the link takes, in bits per second, once that is known.
+        on_sent: told of each frame when its message is handed over.
 
     Attributes:
         sent, dropped: frames so far.
@@ -57,6 +58,7 @@ class PacketFeed:
         epoch: Callable[[], int],
         budget_ms: float = 100.0,
         on_rate: Callable[[int], object] | None = None,
+        on_sent: Callable[[EncodedFrame, int], object] | None = None,
         clock: Clock = MONOTONIC,
     ) -> None:
         self.sent = 0
@@ -66,6 +68,7 @@ class PacketFeed:
         self._epoch = epoch
         self._budget_ns = round(max(budget_ms, _LEAST_BUDGET_MS) * _NS_PER_MS)
         self._on_rate = on_rate
+        self._on_sent = on_sent
         self._clock = clock
         self._waiting: deque[EncodedFrame] = deque()
         self._flight = Flight(self._budget_ns, clock.now_ns())
@@ -121,9 +124,12 @@ class PacketFeed:
         if not self._flight.is_open(now_ns):
             self._flight.rate.hold_back()
             return None
-        message = self._pack(self._waiting.popleft())
+        encoded = self._waiting.popleft()
+        message = self._pack(encoded)
         self._flight.send(self.sent, len(message), now_ns)
         self.sent += 1
+        if self._on_sent is not None:
+            self._on_sent(encoded, now_ns)
         return message
 
     def hear(self, message: Acknowledge | KeyframeRequest) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Annotated
 
-from fastapi import APIRouter, WebSocket
+from fastapi import APIRouter, Query, WebSocket
 
 from ...infra.webcodecs import BadMessageError, PacketFeed, parse_viewer_message
 from ..rate import TokenBucket
@@ -18,11 +19,13 @@ _MOST_REASON = 100  # a close frame holds 123 bytes of it
 
 
 @router.websocket("/sessions/{session_id}/video")
-async def video(socket: WebSocket, session_id: str) -> None:
-    """Binary messages to the viewer, acknowledgements back."""
+async def video(
+    socket: WebSocket, session_id: str, viewer: Annotated[str | None, Query(min_length=1, max_length=64)] = None
+) -> None:
+    """Binary messages to the viewer, acknowledgements back. ``viewer`` is what it calls itself in ``presented``."""
     session = await admit(socket, session_id)
     if session is not None:
-        with session.feeds.open() as feed:
+        with session.feeds.open(viewer) as feed:
             await VideoConnection(socket, session, feed).run()
 
 
