@@ -6,15 +6,17 @@ The same text goes over the data channel, the WebSocket and REST. docs/protocol.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, JsonValue, StringConstraints, TypeAdapter
 
 from ...core import messages as core
-from ..frame import FrameId
-from ..timing import WindowSnapshot
 from .events import Code, Edge, Seq, Share, WireModel
 from .pointer import MAX_BUTTONS
+
+if TYPE_CHECKING:
+    from ..frame import FrameId
+    from ..timing import WindowSnapshot
 
 PROTOCOL_VERSION = 1
 _MOST_DETAIL = 200
