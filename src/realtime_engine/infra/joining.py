@@ -215,8 +215,9 @@ class FrameJoiner:
             self._records.append(record)
         if record.viewer is not None:
             del known.pending[told.key]
-        self.times.record(record)
-        self._totals.times.record(record)
+        durations = list(record.durations())
+        self.times.record(record.transport, durations)
+        self._totals.times.record(record.transport, durations)
 
 
 def _awaited(known: _Viewer, key: FrameKey) -> FrameRecord | None:
