@@ -211,7 +211,8 @@ def test_viewers_of_one_encode_each_tell_of_it() -> None:
         session.clock.advance(0.02)
         session.tell(seq, viewer=None, received=None, decoded=None, presented=60, pressed=-5, press_seq=5)
         session.tell(seq, viewer=None, received=None, decoded=None, presented=61)
-    assert session.totals.counts == joining.JoinCounts(joined=4)
+        session.tell(seq, viewer=None, received=None, decoded=None, presented=9000)
+    assert session.totals.counts == joining.JoinCounts(joined=4, implausible=2)
     answers = [(record.is_answer, record.times[Milestone.PRESSED] is not None) for record in session.joiner.records(0)]
     assert answers == [(False, False), (False, False), (True, True), (True, False)]
     assert "send" not in session.totals.times.snapshot("mjpeg") and session.joiner.transport_of(None) == "mjpeg"

@@ -77,10 +77,8 @@ def test_only_the_first_frame_of_an_input_counts_for_it() -> None:
 
 def test_transports_are_told_apart() -> None:
     times = StageTimes(4)
-    times.record(record_at(*range(11)))
-    other = record_at(*range(0, 22, 2))
-    other.transport = "mjpeg"
-    times.record(other)
+    times.record("webrtc", record_at(*range(11)).durations())
+    times.record("mjpeg", record_at(*range(0, 22, 2)).durations())
     assert times.transports() == ["mjpeg", "webrtc"]
     assert times.snapshot("webrtc")["step"].p50_ns == 1 and times.snapshot("mjpeg")["step"].p50_ns == 2
     assert list(times.snapshot("mjpeg")) == [stage.name for stage in STAGES] and times.snapshot("carrier pigeon") == {}

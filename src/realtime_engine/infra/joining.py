@@ -154,7 +154,7 @@ class FrameJoiner:
         known = self._viewers.get(viewer)
         self._totals.uncertainty.record(round(clock.uncertainty_ms * NS_PER_MS))
         for told in frames:
-            record = None if known is None else self._take(known, told.key)
+            record = None if known is None else _awaited(known, told.key)
             if known is None or record is None:
                 self._totals.counts.unknown += 1
             elif not self._complete(record, told, clock):
@@ -172,17 +172,6 @@ class FrameJoiner:
         return [record for record in self._records if (record.times[Milestone.PACED] or 0) >= since_ns]
 
     # -- within
-
-    def _take(self, known: _Viewer, key: FrameKey) -> FrameRecord | None:
-        record = known.pending.get(key)
-        if record is None or not record.is_presented:
-            return record
-        if record.viewer is not None:
-            return None
-        copy = replace(record, times=list(record.times), knows_uplink=False)
-        copy.times[Milestone.PRESSED] = None
-        self._records.append(copy)
-        return copy
 
     def _complete(self, record: FrameRecord, told: PresentedFrame, clock: PageClock) -> bool:
         """Fill the viewer's moments in, each no earlier than the last; false and nothing done if they cannot be."""
@@ -222,10 +211,22 @@ class FrameJoiner:
 
     def _count(self, known: _Viewer, record: FrameRecord, told: PresentedFrame) -> None:
         self._totals.counts.joined += 1
+        if known.pending[told.key] is not record:
+            self._records.append(record)
         if record.viewer is not None:
-            known.pending.pop(told.key, None)
-        self.times.record(record)
-        self._totals.times.record(record)
+            del known.pending[told.key]
+        durations = list(record.durations())
+        self.times.record(record.transport, durations)
+        self._totals.times.record(record.transport, durations)
+
+
+def _awaited(known: _Viewer, key: FrameKey) -> FrameRecord | None:
+    """The record that waits for this viewer's word; for one without a name a new one, if another has had its say."""
+    record = known.pending.get(key)
+    if record is None or not record.is_presented:
+        return record
+    times = [None, *record.times[Milestone.INPUT : Milestone.RECEIVED], None, None, None]
+    return replace(record, times=times, knows_uplink=False)
 
 
 def _key(frame: FrameId) -> FrameKey:

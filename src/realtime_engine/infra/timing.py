@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -164,10 +164,10 @@ class StageTimes:
         self._size = size
         self._windows: dict[str, dict[str, RollingWindow]] = {}
 
-    def record(self, record: FrameRecord) -> None:
-        """Count all that is known of a frame."""
-        windows = self._windows.setdefault(record.transport, {})
-        for name, duration_ns in record.durations():
+    def record(self, transport: str, durations: Iterable[tuple[str, int]]) -> None:
+        """Count what :meth:`FrameRecord.durations` gives for a frame."""
+        windows = self._windows.setdefault(transport, {})
+        for name, duration_ns in durations:
             window = windows.get(name)
             if window is None:
                 window = windows[name] = RollingWindow(self._size)
