@@ -17,7 +17,7 @@ from starlette.requests import HTTPConnection
 from ..infra.copies import Copies
 from ..infra.demo import Demo
 from ..infra.jpeg import JpegEncoder
-from ..infra.webrtc import choose_encoders
+from ..infra.webrtc import Encoders, choose_encoders
 from .config import ServerConfig
 from .equipment import Equipment
 from .hosting import EngineHost, EngineState
@@ -48,7 +48,7 @@ class Runtime:
         self._sessions: Sessions | None = None
         self._jpeg = JpegEncoder(config.jpeg_quality)
         self._copies = Copies()
-        self._encoders = choose_encoders(config.encoder, self._copies)
+        self._encoders: Encoders
         self._pool: ThreadPoolExecutor
 
     @asynccontextmanager
@@ -56,6 +56,7 @@ class Runtime:
         """Load and run the engine for as long as this is entered; everything has ended afterwards, in bounded time."""
         self.host = EngineHost(self.demo, self.options)
         self.metrics = Metrics(self.host, lambda: self._sessions, self._copies)
+        self._encoders = await asyncio.to_thread(choose_encoders, self.config.encoder, self._copies)
         self._pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="media")
         engine = asyncio.create_task(self.host.run(), name="engine")
         try:
