@@ -2,11 +2,12 @@
 
 I420 is the luma plane, then those of U and V at half the size, in one array of (rows * 3 / 2, columns); BT.601, limited
 range. Its sides are even: an odd side of a picture grows by one row or column that repeats the last.
+
+OpenCV is imported by what uses it: whoever only names a frame should not wait for it.
 """
 
 from __future__ import annotations
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,6 +21,8 @@ def i420_shape(height: int, width: int) -> tuple[int, int]:
 
 def to_i420(pixels: NDArray[np.uint8]) -> Planes:
     """(height, width, 3) RGB to I420."""
+    import cv2
+
     if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != np.uint8:
         raise ValueError(f"expected (height, width, 3) uint8 RGB, got {pixels.shape} {pixels.dtype}")
     height, width = pixels.shape[:2]
@@ -30,6 +33,8 @@ def to_i420(pixels: NDArray[np.uint8]) -> Planes:
 
 def from_i420(planes: Planes) -> NDArray[np.uint8]:
     """I420 to (rows, columns, 3) RGB."""
+    import cv2
+
     return cv2.cvtColor(planes, cv2.COLOR_YUV2RGB_I420)  # type: ignore[return-value]
 
 
@@ -47,6 +52,8 @@ def scale_i420(planes: Planes, factor: float) -> Planes:
     Raises:
         ValueError: a factor that is not above 0, or an array that is not I420.
     """
+    import cv2
+
     if not factor > 0:
         raise ValueError(f"a factor of scale is above 0, got {factor!r}")
     split = split_i420(planes)

@@ -19,7 +19,7 @@ from ..infra.demo import Demo
 from ..infra.joining import FrameTotals
 from ..infra.jpeg import JpegEncoder
 from ..infra.loop_monitor import LoopMonitor
-from ..infra.webrtc import choose_encoders
+from ..infra.webrtc import Encoders, choose_encoders
 from .config import ServerConfig
 from .equipment import Equipment
 from .hosting import EngineHost, EngineState
@@ -52,8 +52,7 @@ class Runtime:
         self._jpeg = JpegEncoder(config.jpeg_quality)
         self._copies = Copies()
         self.totals = FrameTotals()
-        self._encoders = choose_encoders(config.encoder, self._copies)
-        self.totals = FrameTotals()
+        self._encoders: Encoders
         self._pool: ThreadPoolExecutor
 
     @asynccontextmanager
@@ -62,6 +61,7 @@ class Runtime:
         self.host = EngineHost(self.demo, self.options)
         lateness = LoopMonitor()
         self.metrics = Metrics(Measured(self.host, lateness, self._copies, lambda: self._sessions, self.totals))
+        self._encoders = await asyncio.to_thread(choose_encoders, self.config.encoder, self._copies)
         self._pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="media")
         engine = asyncio.create_task(self.host.run(), name="engine")
         lateness.start()
