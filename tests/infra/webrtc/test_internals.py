@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 
 import pytest
 from aiortc import RTCPeerConnection
-from aiortc.rtp import RTCP_PSFB_FIR, RTCP_PSFB_PLI, RtcpPsfbPacket, RtcpRrPacket, RtpPacket
+from aiortc.rtp import RTCP_PSFB_FIR, RTCP_PSFB_PLI, RtcpPsfbPacket, RtcpReceiverInfo, RtcpRrPacket, RtpPacket
 
 from realtime_engine.infra.webrtc import internals
 
@@ -84,6 +85,21 @@ async def test_a_sender_takes_payloads_that_exist_already() -> None:
     await connection.close()
 
 
+async def test_the_round_trip_ends_with_the_answer_to_the_last_report() -> None:
+    connection = RTCPeerConnection()
+    sender = connection.addTransceiver("video").sender
+    sender._RTCRtpSender__lsr = 77
+    sender._RTCRtpSender__lsr_time = time.time() - 3
+
+    def seconds(lsr: int, held_s: int) -> float | None:
+        return internals.round_trip(sender, RtcpReceiverInfo(1, 0, 0, 0, 0, lsr=lsr, dlsr=held_s * 65536))
+
+    assert seconds(77, 1) == pytest.approx(2, abs=0.5)
+    assert seconds(77, 99) == 0  # the clocks differ
+    assert seconds(76, 1) is None and seconds(77, 0) is None
+    await connection.close()
+
+
 def test_without_the_names_each_feature_is_left_out_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
     bare = object()
     internals._report_missing.cache_clear()
@@ -92,10 +108,11 @@ def test_without_the_names_each_feature_is_left_out_with_one_warning(caplog: pyt
         assert internals.watch_packets(SimpleNamespace(transport=bare), print) is False  # type: ignore[arg-type]
         assert internals.route_rtcp(SimpleNamespace(transport=bare), bool) is False  # type: ignore[arg-type]
         assert internals.take_payloads(bare, list) is False  # type: ignore[arg-type]
+        assert internals.round_trip(bare, None) is None  # type: ignore[arg-type]
         assert internals.sent_timestamp(bare) is None  # type: ignore[arg-type]
         assert internals.received_timestamp(bare, 0) is None  # type: ignore[arg-type]
         internals.bound_gathering(bare, 0.5)  # type: ignore[arg-type]
         assert internals.extend_headers(SimpleNamespace(sender=bare), 7, "uri", b"") is False  # type: ignore[arg-type]
-    assert len(caplog.records) == 8
+    assert len(caplog.records) == 9
     assert all("this version of aiortc has no" in record.message for record in caplog.records)
     internals._report_missing.cache_clear()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -27,6 +28,8 @@ _ICE_CHECK_S = 0.02
 _RTCP_HANDLER = "_handle_rtcp_packet"
 _SEND = "_send_rtp"
 _ENCODER = "_RTCRtpSender__encoder"
+_REPORTED = "_RTCRtpSender__lsr"
+_REPORTED_AT = "_RTCRtpSender__lsr_time"
 _SENT_TIMESTAMP = "_RTCRtpSender__rtp_timestamp"
 _TIMESTAMP_MAPPER = "_RTCRtpReceiver__timestamp_mapper"
 _NEGOTIATED = "_headerExtensions"
@@ -125,6 +128,16 @@ def sent_timestamp(sender: RTCRtpSender) -> int | None:
         _report_missing(_SENT_TIMESTAMP, "viewers are not told which frame they see")
         return None
     return timestamp
+
+
+def round_trip(sender: RTCRtpSender, report: rtp.RtcpReceiverInfo) -> float | None:
+    """Seconds from a sender report to this answer to it (RFC 3550 section 6.4.1), ``None`` if it cannot be known."""
+    if not hasattr(sender, _REPORTED) or not hasattr(sender, _REPORTED_AT):
+        _report_missing(_REPORTED, "congestion is noticed late")
+        return None
+    if not report.dlsr or report.lsr != getattr(sender, _REPORTED):
+        return None
+    return max(time.time() - float(getattr(sender, _REPORTED_AT)) - report.dlsr / 65536, 0.0)
 
 
 def received_timestamp(receiver: RTCRtpReceiver, pts: int) -> int | None:

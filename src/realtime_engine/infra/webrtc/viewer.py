@@ -69,6 +69,7 @@ class Reports(Protocol):
 
     def hear_rate(self, viewer: VideoViewer, bits_per_second: int) -> None: ...
     def hear_missing(self, viewer: VideoViewer, share: float) -> None: ...
+    def hear_round_trip(self, viewer: VideoViewer, seconds: float) -> None: ...
     def leave(self, viewer: VideoViewer) -> None: ...
 
 
@@ -133,6 +134,10 @@ class VideoViewer:
     def report_missing(self, share: float) -> None:
         """Of the packets since the last report it lost this share, from 0 to 1."""
         self._reports.hear_missing(self, share)
+
+    def report_round_trip(self, seconds: float) -> None:
+        """A packet and its answer took so long."""
+        self._reports.hear_round_trip(self, seconds)
 
     def close(self) -> None:
         """Watch no more. May be called again."""
