@@ -12,9 +12,7 @@ from .thread_actor import SessionCloser, ThreadActor, Work, check_count
 
 __all__ = ["BatchedStageActor"]
 
-BatchHandler: TypeAlias = Callable[
-    [list[StreamingStageInvocation]], Sequence["Mapping[str, object] | BaseException"]
-]
+BatchHandler: TypeAlias = Callable[[list[StreamingStageInvocation]], Sequence["Mapping[str, object] | BaseException"]]
 
 
 class BatchedStageActor(ThreadActor):

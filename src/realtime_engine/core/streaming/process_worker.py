@@ -189,7 +189,9 @@ class ProcessWorker:
 
     def _lost(self) -> StreamingActorFailedError:
         reason = self.failure_reason
-        return StreamingActorFailedError(f"{self._name!r} has failed: {reason}" if reason else f"{self._name!r} is closed")
+        return StreamingActorFailedError(
+            f"{self._name!r} has failed: {reason}" if reason else f"{self._name!r} is closed"
+        )
 
     def _destroy(self) -> None:
         if self._process.pid is not None:
@@ -215,7 +217,7 @@ class _Segments:
         except BaseException:
             self.close()
             raise
-        self.requests, self.replies = (SharedArrays(memory.buf) for memory in self._memories)
+        self.requests, self.replies = (SharedArrays(memory) for memory in self._memories)
         self.names = tuple(memory.name for memory in self._memories)
 
     def unlink(self) -> None:

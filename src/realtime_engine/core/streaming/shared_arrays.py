@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+from multiprocessing.shared_memory import SharedMemory
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,9 @@ class SharedArrays:
     What is unpacked is a copy: it stays valid when the memory is used again.
     """
 
-    def __init__(self, memory: memoryview) -> None:
-        self._memory = memory
+    def __init__(self, memory: SharedMemory) -> None:
+        assert memory.buf is not None, "the memory is closed"
+        self._memory: memoryview = memory.buf
 
     def pack(self, value: object) -> bytes:
         """The message for ``value``; its large arrays are in the memory until the next call."""

@@ -249,7 +249,9 @@ class ThreadActor(abc.ABC):
     def answer(self, work: Work, outputs: object = None, error: BaseException | None = None) -> None:
         """Give what a handler returned, or raised. Nothing when the work is answered already."""
         if error is None and not isinstance(outputs, Mapping):
-            error = InvalidStageOutputError(f"{self._name!r} must return a mapping of artifacts to values, got {outputs!r}")
+            error = InvalidStageOutputError(
+                f"{self._name!r} must return a mapping of artifacts to values, got {outputs!r}"
+            )
         if self._claim(work, error):
             self._settle(work.future, outputs, error)
 
@@ -280,6 +282,7 @@ class ThreadActor(abc.ABC):
             logger.debug("%r: somebody was quicker with an answer", self._name)
         except BaseException:  # a callback's: the answer has been given
             logger.exception("a callback of %r failed", self._name)
+
 
 def check_count(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:

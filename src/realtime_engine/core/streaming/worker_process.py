@@ -36,7 +36,7 @@ def run_worker(connection: Connection, request_name: str, reply_name: str, facto
             _say(connection, ERROR, pack_error(error))
             return
         _say(connection, READY)
-        _work(connection, owned, SharedArrays(requests_memory.buf), SharedArrays(replies_memory.buf))
+        _work(connection, owned, SharedArrays(requests_memory), SharedArrays(replies_memory))
     except (EOFError, OSError):
         return  # the parent has closed its end, or is gone
     finally:
