@@ -102,7 +102,7 @@ class StageActors:
 
 
 def factory_of(given: StreamingStageActor | ActorFactory) -> ActorFactory | None:
-    return None if hasattr(given, "submit") else cast(ActorFactory, given)
+    return None if hasattr(given, "submit") else given
 
 
 def check_ids(graph: PipelineGraph, actors: Mapping[str, object]) -> None:
