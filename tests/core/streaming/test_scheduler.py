@@ -60,7 +60,7 @@ GRAPHS = {
 
 
 class Explorer:
-    """One session that makes ``CHUNKS`` chunks, step by step. A step is a name; the same steps lead to the same state."""
+    """One session that makes ``CHUNKS`` chunks, step by step. A step is a name; equal steps lead to equal states."""
 
     def __init__(self, spec: StreamingPipelineSpec, path: tuple[str, ...] = ()) -> None:
         self.bench = Bench(spec)
