@@ -13,8 +13,6 @@ from .errors import StreamingActorFailedError
 from .graph import PipelineGraph
 from .work import ActorLane
 
-__all__ = ["ActorFactory"]
-
 logger = logging.getLogger(__name__)
 
 ActorFactory: TypeAlias = Callable[[], StreamingStageActor]
