@@ -262,6 +262,15 @@ def test_a_drain_waits_for_the_reader_and_takes_nothing_new() -> None:
         assert sequences(o.poll_outputs("s")) == [0]
 
 
+def test_a_drain_says_that_the_session_has_failed() -> None:
+    with pipeline() as p:
+        p.orchestrator.create_session("s")
+        p.orchestrator.push_input("s", 0, "x", 0)
+        p.actors["encode"].answer(error=ValueError("broken"))
+        with pytest.raises(ValueError, match="broken"):
+            p.orchestrator.drain_session("s")
+
+
 def test_a_cancelled_session_starts_nothing_more_and_keeps_its_outputs() -> None:
     with pipeline(chain(2)) as p:
         o = p.orchestrator

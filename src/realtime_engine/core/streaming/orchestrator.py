@@ -133,6 +133,7 @@ class StreamingPipelineOrchestrator:
         Raises:
             TimeoutError: after ``timeout`` seconds; the session goes on draining.
             StreamingCleanupError: a stage could not release it.
+            BaseException: what the session has failed with, so that not everything was made.
         """
         session, deadline = self._session(session_id), Deadline(timeout)
         with self._dispatcher as scheduler:
@@ -141,6 +142,8 @@ class StreamingPipelineOrchestrator:
         if not self._watch(session, lambda: session.finished or session.status is not RUNNING, deadline):
             raise TimeoutError(f"session {session_id!r} was not drained within {timeout} s")
         self._end(session, StreamingSessionStatus.CLOSED, StreamingSessionCloseReason.CLOSED, deadline)
+        if session.error is not None:
+            raise session.error
 
     def cancel_session(self, session_id: str, timeout: float = 5.0) -> None:
         """Drop what waits, and release the session when its work in progress is over; its outputs stay readable.
