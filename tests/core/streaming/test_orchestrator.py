@@ -458,7 +458,7 @@ def test_a_leaked_slot_is_found_counted_and_dropped() -> None:
         o.create_session("s")
         o.push_input("s", 0, "x", 0)
         p.run()
-        o._sessions["s"].slots["out", 0].references += 1  # somebody forgets to let go
+        o._sessions.get("s").slots["out", 0].references += 1  # somebody forgets to let go
         o.poll_outputs("s")
         with pytest.raises(StreamingCleanupError, match="1 artifacts were left over"):
             o.close_session("s")
@@ -563,7 +563,7 @@ async def test_a_pushing_task_waits_for_room() -> None:
             got += sequences(o.poll_outputs("s"))
             await asyncio.sleep(0)
         await producer
-        assert got == list(range(12)) and not o._sessions["s"].push_line
+        assert got == list(range(12)) and not o._sessions.get("s").push_line
 
 
 async def test_a_waiting_push_hears_of_the_end_and_of_its_own() -> None:
@@ -577,7 +577,7 @@ async def test_a_waiting_push_hears_of_the_end_and_of_its_own() -> None:
         await asyncio.sleep(0)
         given_up.cancel()
         await asyncio.wait([given_up])
-        assert len(o._sessions["s"].push_line) == 1
+        assert len(o._sessions.get("s").push_line) == 1
         await asyncio.to_thread(o.cancel_session, "s")
         with pytest.raises(SessionEndedError):
             await waiting
@@ -595,7 +595,7 @@ async def test_outputs_come_to_an_iterator_without_polling() -> None:
         producer = asyncio.create_task(produce())
         assert [output.value async for output in o.outputs("s")] == list(range(20))
         await producer
-        assert not o._sessions["s"].output_line
+        assert not o._sessions.get("s").output_line
 
 
 async def test_an_iterator_raises_why_its_session_failed_after_the_last_output() -> None:
@@ -644,7 +644,7 @@ def test_nothing_keeps_a_value_that_was_read() -> None:
     del value
     gc.collect()
     assert len(alive) == 1  # the newest control
-    session = o._sessions["s"]
+    session = o._sessions.get("s")
     assert all(len(progress.arrived) == 0 for progress in session.stages) and not session.slots
     assert len(o.stage_timings("s", "decode")) == 128
     o.close()

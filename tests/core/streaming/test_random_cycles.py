@@ -108,7 +108,7 @@ def test_ten_thousand_cycles_leave_nothing() -> None:
     counts = orchestrator.diagnostics()
     assert counts.slot_leaks == counts.cleanup_failures == counts.duplicate_results == counts.stale_epoch_results == 0
     assert all(not lane.works and not lane.backlog for lane in orchestrator._actors.lanes)
-    assert all(len(session.slots) == len(session.outputs) for session in orchestrator._sessions.values())
+    assert all(len(session.slots) == len(session.outputs) for session in orchestrator._sessions.all())
 
 
 def test_threads_that_do_the_same_to_actors_with_threads() -> None:

@@ -11,8 +11,9 @@ from types import TracebackType
 
 from ..waiters import wake
 from .cleanup import SessionReleaser
+from .effects import Effects
 from .errors import InvalidStageOutputError, StreamingActorBusyError, StreamingActorFailedError
-from .scheduler import Effects, Scheduler
+from .scheduler import Scheduler
 from .session import RUNNING
 from .work import ActorLane, StageWork, WithdrawnError
 

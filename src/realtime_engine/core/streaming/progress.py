@@ -85,3 +85,23 @@ class StageProgress:
             self.ahead.remove(self.base)
             self.base += 1
         return sequence_id
+
+    def has_room(self, sequence_id: int, output_capacity: int) -> bool:
+        """Whether all that the stage makes of a sequence has a place."""
+        session, table = self.session, self.table
+        for target, capacity in table.room:
+            if sequence_id >= session.stages[target].base + capacity:
+                return False
+        for number in table.outputs.values():
+            if sequence_id >= session.polled[number] + output_capacity:
+                return False
+        return True
+
+    def drop(self, start: int) -> None:
+        """Let go of what waits, from sequence ``start`` on."""
+        for sequence_id in [waiting for waiting in self.arrived if waiting >= start]:
+            mask = self.arrived.pop(sequence_id)
+            for artifact in self.table.queued:
+                if mask & self.table.bits[artifact]:
+                    self.session.release(artifact, sequence_id)
+        self.ready = sorted(waiting for waiting in self.ready if waiting < start)

@@ -89,6 +89,14 @@ class StreamingSession:
         if slot.references == 0:
             del self.slots[artifact, sequence_id]
 
+    def drop_leaks(self) -> int:
+        """Forget values that nobody can read, of a session without work; returns how many there were."""
+        readable = {(output.artifact, output.sequence_id) for output in self.outputs}
+        leaked = [key for key in self.slots if key not in readable]
+        for key in leaked:
+            del self.slots[key]
+        return len(leaked)
+
     def artifact_stats(self) -> StreamingArtifactStats:
         return StreamingArtifactStats(len(self.slots), sum(slot.references for slot in self.slots.values()))
 
