@@ -8,7 +8,8 @@ import gc
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -631,8 +632,24 @@ class Value:
     """Something whose life can be watched."""
 
 
-def test_nothing_keeps_a_value_that_was_read() -> None:
-    o = inline(chain(control=True))
+def local(spec: StreamingPipelineSpec) -> StreamingPipelineOrchestrator:
+    return StreamingPipelineOrchestrator(
+        spec, {s: LocalStageActor(lambda i, s=s: {PRODUCES[s]: i.inputs[next(iter(i.inputs))]}) for s in STAGES}
+    )
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collector")
+@pytest.mark.parametrize("make", [inline, local])
+def test_nothing_keeps_a_value_that_was_read(make: Callable[[StreamingPipelineSpec], Any]) -> None:
+    o = make(chain(control=True))
     o.create_session("s")
     alive: weakref.WeakSet[Value] = weakref.WeakSet()
     for sequence_id in range(300):
@@ -640,12 +657,41 @@ def test_nothing_keeps_a_value_that_was_read() -> None:
         alive.add(value)
         o.set_control("s", "steer", value)
         o.push_input("s", sequence_id, "x", value)
+        assert o.wait_until_idle("s")
         assert len(o.poll_outputs("s")) == 1
     del value
-    gc.collect()
+    o.barrier()
     assert len(alive) == 1  # the newest control
     session = o._sessions.get("s")
     assert all(len(progress.arrived) == 0 for progress in session.stages) and not session.slots
     assert len(o.stage_timings("s", "decode")) == 128
     o.close()
     assert len(o.session_metrics("s").output_emitted_at) == 128
+
+
+class Caller:
+    """A value whose end asks the orchestrator for something."""
+
+    def __init__(self, orchestrator: StreamingPipelineOrchestrator, asked: list[bool]) -> None:
+        self._orchestrator = orchestrator
+        self._asked = asked
+
+    def __del__(self) -> None:
+        self._asked.append(self._orchestrator.can_push_input("s", "x"))
+
+
+@pytest.mark.timeout(20)
+def test_values_are_let_go_of_outside_the_lock() -> None:
+    asked: list[bool] = []
+    with pipeline(chain(2)) as p:
+        o = p.orchestrator
+        p.actors["encode"].outputs = {"y": 0}
+        o.create_session("s")
+        for sequence_id in range(3):
+            o.push_input("s", sequence_id, "x", Caller(o, asked))
+        p.actors["encode"].answer()  # its input is over
+        assert len(asked) == 1
+        o.cancel_session("s", timeout=5.0)
+        p.actors["encode"].taken.clear()
+        gc.collect()
+    assert len(asked) == 3

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from ..waiters import Waiter
 from .session import StreamingSession
+from .slots import Slot
 from .work import StageWork
 
 
@@ -17,9 +18,11 @@ class Effects(NamedTuple):
         withdrawn: works to cancel at their actors.
         woken: tasks to wake.
         ended: sessions to release.
+        dropped: values to let go of: what their finalizers do must not happen under the lock.
     """
 
     started: list[StageWork]
     withdrawn: list[StageWork]
     woken: list[Waiter]
     ended: list[StreamingSession]
+    dropped: list[Slot]

@@ -226,9 +226,9 @@ class StreamingPipelineOrchestrator:
         with self._dispatcher:
             if session.status is not RUNNING:
                 check_open(session)
-            version = session.controls[artifact][1] + 1
-            session.controls[artifact] = (value, version, self._clock())
-            return version
+            before = session.controls[artifact]  # let go of when this returns, not under the lock
+            session.controls[artifact] = (value, before[1] + 1, self._clock())
+        return before[1] + 1
 
     # -- outputs
 

@@ -6,6 +6,7 @@ import heapq
 from typing import TYPE_CHECKING
 
 from .graph import StageTable
+from .slots import Slot
 from .specs import StageOrdering
 from .timings import Hold, StageRecord
 
@@ -97,11 +98,12 @@ class StageProgress:
                 return False
         return True
 
-    def drop(self, start: int) -> None:
-        """Let go of what waits, from sequence ``start`` on."""
+    def drop(self, start: int) -> list[Slot]:
+        """Take away what waits, from sequence ``start`` on."""
+        dropped: list[Slot] = []
         for sequence_id in [waiting for waiting in self.arrived if waiting >= start]:
             mask = self.arrived.pop(sequence_id)
-            for artifact in self.table.queued:
-                if mask & self.table.bits[artifact]:
-                    self.session.release(artifact, sequence_id)
+            arrived = (artifact for artifact in self.table.queued if mask & self.table.bits[artifact])
+            dropped += [self.session.release(artifact, sequence_id) for artifact in arrived]
         self.ready = sorted(waiting for waiting in self.ready if waiting < start)
+        return dropped

@@ -55,6 +55,7 @@ class Scheduler:
         self.withdrawn: list[StageWork] = []
         self.woken: list[Waiter] = []
         self.ended: list[StreamingSession] = []
+        self.dropped: list[Slot] = []
         self._clock = clock
         self._requests = 0
         self._due: deque[int] = deque()  # stages that may be able to take something
@@ -68,10 +69,10 @@ class Scheduler:
 
     def take_effects(self) -> Effects | None:
         """What the caller has to do now; ``None`` when there is nothing."""
-        if not (self.started or self.withdrawn or self.woken or self.ended):
+        if not (self.started or self.withdrawn or self.woken or self.ended or self.dropped):
             return None
-        effects = Effects(self.started, self.withdrawn, self.woken, self.ended)
-        self.started, self.withdrawn, self.woken, self.ended = [], [], [], []
+        effects = Effects(self.started, self.withdrawn, self.woken, self.ended, self.dropped)
+        self.started, self.withdrawn, self.woken, self.ended, self.dropped = [], [], [], [], []
         return effects
 
     # -- events
@@ -147,7 +148,7 @@ class Scheduler:
         for progress in session.stages:
             self._drop(progress, 0)
         for number, sequence_id in session.held:
-            session.release(self.graph.outputs[number], sequence_id)
+            self.dropped.append(session.release(self.graph.outputs[number], sequence_id))
         session.held.clear()
         self._wake(session.push_line)
         self._wake(session.output_line)
@@ -335,7 +336,7 @@ class Scheduler:
 
     def _drop(self, progress: StageProgress, start: int) -> None:
         """What waits at a stage, from sequence ``start`` on."""
-        progress.drop(start)
+        self.dropped += progress.drop(start)
         if progress.queued and not progress.ready:
             progress.queued = False
             progress.session.waiting_turns -= 1
