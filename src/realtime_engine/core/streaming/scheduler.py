@@ -86,7 +86,7 @@ class Scheduler:
             session.next_input[artifact] = sequence_id + 1
             self._arrive(session, targets, artifact, sequence_id, now)
         if session.accepted > sequence_id:
-            session.record.accepted.note(sequence_id, now)
+            session.record.note_accepted(now)
         self._admit_due(now)
 
     def answered(self, work: StageWork, outputs: Mapping[str, object] | None, error: BaseException | None) -> None:
@@ -320,7 +320,7 @@ class Scheduler:
             output.emitted_at = now
             output.controls = {name: version for name, (version, _) in (slot.controls or {}).items()}
             session.outputs.append(output)
-            session.record.note_output(sequence_id, now)
+            session.record.note_output(now)
             if min(session.emitted) > sequence_id:
                 session.record.note_chunk(sequence_id, now, slot.controls)
         if session.output_line:
