@@ -41,6 +41,10 @@ class StreamingStageActor(Protocol):
     def submit(self, invocation: StreamingStageInvocation) -> Future[Mapping[str, object]]:
         """Take one invocation without waiting.
 
+        Its turn come, the actor marks the future as running (``set_running_or_notify_cancel``; a cancelled one is
+        dropped, unstarted), calls ``invocation.begin()``, runs the handler with what that returns, makes room in the
+        mailbox and answers the future, in this order. The callbacks of the future may submit again.
+
         Raises:
             StreamingActorBusyError: its mailbox is full; nothing was taken.
             StreamingActorFailedError: it is closed or dead.

@@ -6,6 +6,7 @@
         StreamingError                       (RuntimeError)
             StreamingActorBusyError      an actor's mailbox is full; try again later
             StreamingActorFailedError    an actor is dead or closed
+            StreamingWorkerError         what a worker process raised, where the exception itself cannot travel
             StreamingSessionError        the session does not take this call now
                 UnknownSessionError      (KeyError) no such session, or it is gone
                 SessionActiveError       (ValueError) the id is in use, or its cleanup is not done
@@ -31,6 +32,7 @@ __all__ = [
     "StreamingCleanupError",
     "StreamingError",
     "StreamingSessionError",
+    "StreamingWorkerError",
     "UnknownSessionError",
 ]
 
@@ -45,6 +47,10 @@ class StreamingActorBusyError(StreamingError):
 
 class StreamingActorFailedError(StreamingError):
     """An actor is dead or closed."""
+
+
+class StreamingWorkerError(StreamingError):
+    """What a worker process raised, in words; the exception itself cannot be pickled."""
 
 
 class StreamingSessionError(StreamingError):

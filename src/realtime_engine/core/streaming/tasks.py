@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 
 __all__ = [
@@ -65,12 +65,26 @@ class StreamingStageInvocation:
 
     Attributes:
         key: its identity.
-        inputs: artifact -> value, for everything that the stage consumes.
+        inputs: artifact -> value, for everything that the stage consumes. Controls (``latest`` edges) are those of the
+            moment of admission until :meth:`begin`.
         is_first: the session's first chunk.
-        is_last: the session's last chunk, when that is known.
+        is_last: the session's last chunk, when that was known at admission.
+        sample: set by the scheduler: notes that the work begins now, and answers the inputs with the newest controls.
     """
 
     key: StreamingTaskKey
     inputs: Mapping[str, object]
     is_first: bool
     is_last: bool
+    sample: Callable[[], Mapping[str, object]] | None = field(default=None, compare=False, repr=False)
+
+    def begin(self) -> StreamingStageInvocation:
+        """What to hand to the handler. An actor calls this once, in its own thread, right before the handler runs.
+
+        Raises:
+            SessionEndedError: the session was cancelled, closed or failed meanwhile: answer the future with this
+                error, and do not run the handler.
+        """
+        if self.sample is None:
+            return self
+        return StreamingStageInvocation(self.key, self.sample(), self.is_first, self.is_last)

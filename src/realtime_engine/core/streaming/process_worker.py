@@ -1,0 +1,236 @@
+"""An object that lives in a process of its own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import threading
+import time
+from collections.abc import Callable
+from multiprocessing.connection import wait
+from multiprocessing.shared_memory import SharedMemory
+from types import TracebackType
+from typing import Any
+
+from .errors import StreamingActorFailedError
+from .shared_arrays import SharedArrays
+from .worker_process import ATTACHED, ERROR, READY, run_worker, unpack_error
+
+__all__ = ["ProcessWorker"]
+
+_DEATH_PATIENCE_S = 5.0  # for a process that was killed
+
+
+class ProcessWorker:
+    """Makes an object in a spawned process and calls its methods there: ``worker.denoise(latent, steps=4)``.
+
+    Calls are worked off one after another; each waits for its result, or raises what the method raised, with the
+    child's traceback as its cause. A description, :class:`StreamingWorkerError`, stands in for an exception that cannot
+    be pickled.
+
+    Arrays of 16 KiB or more travel through two pieces of shared memory, made once and used again; what does not fit
+    goes through a pipe. The arguments that the method gets and the result that the caller gets are copies of their own.
+
+    May be used from any thread. Also a context manager, which closes it. As with any spawned process, a program that
+    makes one on import needs ``if __name__ == "__main__"``.
+
+    Args:
+        factory: picklable, without arguments; called in the child, where the object then lives on the main thread.
+        shared_bytes: size of each piece of shared memory; its pages are taken when they are first used.
+        start_timeout: seconds until the object must be there.
+        name: of the process, and in errors.
+
+    Raises:
+        ValueError: naming the argument.
+        TimeoutError: the object was not there in time.
+        StreamingActorFailedError: the process died before.
+        BaseException: what ``factory`` raised.
+    """
+
+    def __init__(
+        self,
+        factory: Callable[[], object],
+        *,
+        shared_bytes: int = 16 * 2**20,
+        start_timeout: float = 300.0,
+        name: str = "process-worker",
+    ) -> None:
+        if isinstance(shared_bytes, bool) or not isinstance(shared_bytes, int) or shared_bytes < 1:
+            raise ValueError(f"shared_bytes must be an integer of 1 or more, got {shared_bytes!r}")
+        made = pickle.dumps(factory)
+        self._name = name
+        self._calls = threading.Lock()  # held by the call in progress
+        self._closed = False
+        self._failure: str | None = None
+        context = multiprocessing.get_context("spawn")
+        self._segments = _Segments(shared_bytes)
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(
+            target=run_worker, args=(theirs, *self._segments.names, made), name=name, daemon=True
+        )
+        try:
+            with theirs:
+                self._process.start()
+            self._await_object(start_timeout)
+        except BaseException:
+            self._closed = True
+            self._destroy()
+            raise
+
+    # -- the object's methods
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return lambda *args, **kwargs: self.call(name, *args, **kwargs)
+
+    def call(self, method: str, /, *args: Any, **kwargs: Any) -> Any:
+        """Call a method of the object, also one that this class has under the same name, and wait for its result.
+
+        Raises:
+            StreamingActorFailedError: the process is dead or closed, or dies meanwhile.
+            BaseException: what the method raised, or what kept arguments or result from being pickled.
+        """
+        with self._calls:
+            if self._closed or self.failed:
+                raise self._lost()
+            request = self._segments.requests.pack((method, args, kwargs))
+            try:
+                self._connection.send_bytes(request)
+                kind, content = self._receive(None)
+            except (EOFError, OSError):
+                self._process.join(_DEATH_PATIENCE_S)
+                raise self._lost() from None
+            except BaseException:  # an interrupt: the next answer would be this call's
+                self._failure = f"a call of {method!r} was interrupted"
+                self._process.kill()
+                raise
+            return self._result(kind, content)
+
+    def _receive(self, timeout: float | None) -> tuple[int, bytes]:
+        ready = wait((self._connection, self._process.sentinel), timeout)
+        if not ready:
+            raise _NotInTime
+        if self._connection not in ready and not self._connection.poll():
+            raise EOFError  # it is dead, and something that it started keeps the pipe open
+        message = self._connection.recv_bytes()
+        return message[0], message[1:]
+
+    def _result(self, kind: int, content: bytes) -> Any:
+        if kind == ERROR:
+            raise unpack_error(content)
+        return self._segments.replies.unpack(content)
+
+    # -- its life
+
+    @property
+    def failed(self) -> bool:
+        """Whether the process died by itself."""
+        return self.failure_reason is not None
+
+    @property
+    def failure_reason(self) -> str | None:
+        """A line for a person, once it has failed."""
+        self._note_death()
+        return self._failure
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    @property
+    def pid(self) -> int | None:
+        """Number of the process."""
+        return self._process.pid
+
+    def close(self, timeout: float = 5.0) -> None:
+        """End the process when the call in progress has ended, and after ``timeout`` seconds in any case.
+
+        A call that was cut off raises :class:`StreamingActorFailedError`. May be called again.
+        """
+        deadline = time.monotonic() + max(timeout, 0.0)
+        self._note_death()
+        self._closed = True
+        if self._calls.acquire(timeout=max(timeout, 0.0)):
+            try:
+                self._connection.close()  # the child sees that, and ends
+                self._process.join(max(deadline - time.monotonic(), 0.0))
+                self._destroy()
+            finally:
+                self._calls.release()
+        else:
+            self._process.kill()  # the call in progress sees that
+            with self._calls:
+                self._destroy()
+
+    def __enter__(self) -> ProcessWorker:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def _await_object(self, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        for awaited in (ATTACHED, READY):
+            try:
+                kind, content = self._receive(max(deadline - time.monotonic(), 0.0))
+            except _NotInTime:
+                raise TimeoutError(f"{self._name!r} was not ready within {timeout} s") from None
+            except (EOFError, OSError):
+                self._process.join(_DEATH_PATIENCE_S)
+                raise self._lost() from None
+            if kind != awaited:
+                raise unpack_error(content)
+            self._segments.unlink()  # both have them: no death of either can leave a name behind now
+
+    def _note_death(self) -> None:
+        if self._failure is None and not self._closed and not self._process.is_alive():
+            self._failure = f"its process died ({_way_of_death(self._process.exitcode)})"
+
+    def _lost(self) -> StreamingActorFailedError:
+        reason = self.failure_reason
+        return StreamingActorFailedError(
+            f"{self._name!r} has failed: {reason}" if reason else f"{self._name!r} is closed"
+        )
+
+    def _destroy(self) -> None:
+        if self._process.pid is not None:
+            if self._process.is_alive():
+                self._process.kill()
+            self._process.join(_DEATH_PATIENCE_S)
+        self._connection.close()
+        self._segments.close()
+
+
+class _NotInTime(Exception):
+    """Nothing came from the child."""
+
+
+class _Segments:
+    """The two pieces of shared memory: one for what goes to the child, one for what comes back."""
+
+    def __init__(self, size: int) -> None:
+        self._linked = True
+        self._memories = [SharedMemory(create=True, size=size)]
+        try:
+            self._memories.append(SharedMemory(create=True, size=size))
+        except BaseException:
+            self.close()
+            raise
+        self.requests, self.replies = (SharedArrays(memory) for memory in self._memories)
+        self.names = tuple(memory.name for memory in self._memories)
+
+    def unlink(self) -> None:
+        if self._linked:
+            self._linked = False
+            for memory in self._memories:
+                memory.unlink()
+
+    def close(self) -> None:
+        self.unlink()
+        for memory in self._memories:
+            memory.close()
+
+
+def _way_of_death(exitcode: int | None) -> str:
+    return f"signal {-exitcode}" if exitcode is not None and exitcode < 0 else f"exit code {exitcode}"

@@ -1,0 +1,412 @@
+"""One suite over every actor."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from concurrent.futures import wait as wait_for
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from realtime_engine.core.streaming.actor import StreamingActorHealth, StreamingActorState
+from realtime_engine.core.streaming.batched_actor import BatchedStageActor
+from realtime_engine.core.streaming.errors import (
+    InvalidStageOutputError,
+    SessionEndedError,
+    StreamingActorBusyError,
+    StreamingActorFailedError,
+)
+from realtime_engine.core.streaming.local_actor import LocalStageActor
+from realtime_engine.core.streaming.tasks import (
+    StreamingSessionCloseReason,
+    StreamingSessionContext,
+    StreamingStageInvocation,
+)
+from realtime_engine.core.streaming.thread_actor import ThreadActor
+from realtime_engine.core.streaming.worker_actor import ParallelWorkerStageActor
+
+from .workers import PATIENCE_S, context, invocation
+
+Handler = Callable[[StreamingStageInvocation], Mapping[str, object]]
+Maker = Callable[..., ThreadActor]
+
+CANCELLED = StreamingSessionCloseReason.CANCELLED
+
+
+def _local(handler: Handler, **options: Any) -> ThreadActor:
+    return LocalStageActor(handler, **options)
+
+
+class InProcessWorker:
+    """A worker with ordered results whose results are fetched later."""
+
+    failed, failure_reason, closed = False, None, False
+
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
+
+    def run(self, work: StreamingStageInvocation) -> Callable[[], Mapping[str, object]]:
+        return lambda: self._handler(work)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def _worker(handler: Handler, name: str = "", **options: Any) -> ThreadActor:
+    worker = InProcessWorker(handler)
+    return ParallelWorkerStageActor(worker, "run", lambda work: ((work,), {}), lambda made, work: made, **options)
+
+
+def _batched(handler: Handler, **options: Any) -> ThreadActor:
+    return BatchedStageActor(lambda batch: [handler(work) for work in batch], max_batch=1, **options)
+
+
+MAKERS: dict[str, Maker] = {"local": _local, "worker": _worker, "batched": _batched}
+
+
+@pytest.fixture(params=MAKERS.values(), ids=MAKERS.keys())
+def make(request: pytest.FixtureRequest) -> Iterator[Maker]:
+    """Makes actors that are closed at the end."""
+    made: list[ThreadActor] = []
+
+    def maker(handler: Handler, **options: Any) -> ThreadActor:
+        made.append(request.param(handler, **options))
+        return made[-1]
+
+    yield maker
+    for actor in made:
+        actor.close(0.0)
+
+
+class Gate:
+    """A handler that tells when it is entered, and stays until it is let go."""
+
+    def __init__(self) -> None:
+        self.entered = threading.Semaphore(0)
+        self.leave = threading.Semaphore(0)
+        self.handled: list[int] = []
+
+    def __call__(self, work: StreamingStageInvocation) -> Mapping[str, object]:
+        self.entered.release()
+        assert self.leave.acquire(timeout=PATIENCE_S)
+        self.handled.append(work.key.sequence_id)
+        return {"n": work.key.sequence_id}
+
+    def await_entry(self) -> None:
+        assert self.entered.acquire(timeout=PATIENCE_S)
+
+
+def echo(work: StreamingStageInvocation) -> Mapping[str, object]:
+    return {"n": work.key.sequence_id, **work.inputs}
+
+
+def test_an_invocation_is_answered(make: Maker) -> None:
+    assert make(echo).submit(invocation(3, x="y")).result(PATIENCE_S) == {"n": 3, "x": "y"}
+
+
+def test_all_runs_on_one_thread_that_is_not_the_callers(make: Maker) -> None:
+    threads: set[int] = set()
+
+    def note(*_: object) -> Mapping[str, object]:
+        threads.add(threading.get_ident())
+        return {}
+
+    actor = make(note, mailbox_capacity=10, session_closer=note)
+    wait_for([actor.submit(invocation(number)) for number in range(10)], PATIENCE_S)
+    actor.close_session(context(), CANCELLED)
+    assert len(threads) == 1 and threading.get_ident() not in threads
+
+
+def test_the_order_is_that_of_submission(make: Maker) -> None:
+    gate = Gate()
+    actor = make(gate, mailbox_capacity=8)
+    futures = [actor.submit(invocation(number)) for number in range(9)]
+    gate.leave.release(9)
+    assert [future.result(PATIENCE_S)["n"] for future in futures] == list(range(9)) == gate.handled
+
+
+@pytest.mark.parametrize("capacity", [1, 3])
+def test_one_is_served_and_capacity_wait(make: Maker, capacity: int) -> None:
+    gate = Gate()
+    actor = make(gate, mailbox_capacity=capacity)
+    futures = [actor.submit(invocation(number)) for number in range(capacity + 1)]
+    gate.await_entry()
+    with pytest.raises(StreamingActorBusyError, match="mailbox"):
+        actor.submit(invocation(99))
+    assert actor.health() == StreamingActorHealth(StreamingActorState.RUNNING, capacity + 1)
+    gate.leave.release()
+    futures[0].result(PATIENCE_S)
+    futures.append(actor.submit(invocation(100)))  # room again as soon as there is an answer
+    gate.leave.release(capacity + 1)
+    assert [future.result(PATIENCE_S)["n"] for future in futures] == [*range(capacity + 1), 100]
+
+
+def test_there_is_room_again_in_the_callback_of_an_answer(make: Maker) -> None:
+    actor = make(echo)
+    chained: Future[Any] = Future()
+    count = 0
+
+    def again(_: Future[Any]) -> None:
+        nonlocal count
+        count += 1
+        if count == 50:
+            chained.set_result(None)
+            return
+        for _more in range(2 if count == 1 else 1):
+            actor.submit(invocation(count)).add_done_callback(again)
+
+    actor.submit(invocation()).add_done_callback(again)
+    chained.result(PATIENCE_S)
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("bad"), SystemExit(2), KeyboardInterrupt(), StopIteration(), GeneratorExit()]
+)
+def test_whatever_a_handler_raises_is_its_answer_and_no_more(make: Maker, error: BaseException) -> None:
+    def handler(work: StreamingStageInvocation) -> Mapping[str, object]:
+        if work.key.sequence_id == 0:
+            raise error
+        return {}
+
+    actor = make(handler)
+    assert actor.submit(invocation(0)).exception(PATIENCE_S) is error
+    assert actor.submit(invocation(1)).result(PATIENCE_S) == {}
+    assert actor.health() == StreamingActorHealth(StreamingActorState.RUNNING, 0)
+
+
+def test_an_answer_that_is_no_mapping_is_an_error(make: Maker) -> None:
+    actor = make(lambda work: None)  # type: ignore[arg-type, return-value]
+    assert isinstance(actor.submit(invocation()).exception(PATIENCE_S), InvalidStageOutputError)
+
+
+def test_a_stage_that_is_lost_fails_the_actor(make: Maker) -> None:
+    gate, closed = Gate(), []
+
+    def handler(work: StreamingStageInvocation) -> Mapping[str, object]:
+        gate(work)
+        raise StreamingActorFailedError("the device is lost")
+
+    actor = make(handler, session_closer=lambda *_: closed.append(1))
+    first, second = actor.submit(invocation(0)), actor.submit(invocation(1))
+    gate.leave.release()
+    for future in (first, second):
+        assert isinstance(future.exception(PATIENCE_S), StreamingActorFailedError)
+    assert gate.handled == [0]
+    assert actor.health() == StreamingActorHealth(StreamingActorState.FAILED, 0, "the device is lost")
+    with pytest.raises(StreamingActorFailedError, match="the device is lost"):
+        actor.submit(invocation(2))
+    actor.close_session(context(), StreamingSessionCloseReason.FAILED)
+    assert closed == [1]
+
+
+# -- begin
+
+
+def test_work_begins_right_before_its_handler(make: Maker) -> None:
+    gate = Gate()
+    actor = make(lambda work: {**gate(work), **work.inputs}, mailbox_capacity=2)
+    newest = {"control": "old"}
+    futures = [
+        actor.submit(replace(invocation(number, control="at admission"), sample=lambda: dict(newest)))
+        for number in range(2)
+    ]
+    gate.await_entry()
+    newest["control"] = "new"
+    gate.leave.release(2)
+    assert [future.result(PATIENCE_S)["control"] for future in futures] == ["old", "new"]
+
+
+def test_work_whose_session_has_ended_never_starts(make: Maker) -> None:
+    ended = SessionEndedError("it is over")
+
+    def refuse() -> Mapping[str, object]:
+        raise ended
+
+    gate = Gate()
+    actor = make(gate)
+    assert actor.submit(replace(invocation(), sample=refuse)).exception(PATIENCE_S) is ended
+    assert not gate.entered.acquire(blocking=False)
+
+
+def test_cancelled_work_never_starts(make: Maker) -> None:
+    gate = Gate()
+    actor = make(gate, mailbox_capacity=2)
+    first, second, third = (actor.submit(invocation(number)) for number in range(3))
+    gate.await_entry()
+    assert second.cancel() and not first.cancel()
+    gate.leave.release(2)
+    third.result(PATIENCE_S)
+    assert gate.handled == [0, 2]
+    assert actor.health().pending_invocations == 0
+
+
+# -- errands
+
+
+def test_a_barrier_waits_for_what_was_taken(make: Maker) -> None:
+    gate = Gate()
+    actor = make(gate)
+    future = actor.submit(invocation())
+    with pytest.raises(TimeoutError, match="mailbox"):
+        actor.barrier(0.01)
+    gate.leave.release()
+    actor.barrier(PATIENCE_S)
+    assert future.done()
+
+
+def test_cleanup_comes_after_the_work_and_finds_room_in_a_full_mailbox(make: Maker) -> None:
+    gate = Gate()
+    closed: list[tuple[StreamingSessionContext, StreamingSessionCloseReason]] = []
+    actor = make(gate, session_closer=lambda *args: closed.append((*args, tuple(gate.handled))))
+    futures = [actor.submit(invocation(number)) for number in range(2)]
+    with pytest.raises(StreamingActorBusyError):
+        actor.submit(invocation(2))
+    with pytest.raises(TimeoutError, match="session_id='a'"):
+        actor.close_session(context(), CANCELLED, timeout=0.01)
+    gate.leave.release(2)
+    actor.close_session(context(), CANCELLED, timeout=PATIENCE_S)  # the one that is under way, not a second
+    wait_for(futures, PATIENCE_S)
+    assert closed == [(context(), CANCELLED, (0, 1))]
+
+
+def test_what_a_closer_raises_is_for_the_one_who_asked(make: Maker) -> None:
+    calls = []
+
+    def closer(*_: object) -> None:
+        calls.append(1)
+        raise SystemExit("stuck buffer")
+
+    actor = make(echo, session_closer=closer)
+    for _ in range(2):
+        with pytest.raises(SystemExit, match="stuck buffer"):
+            actor.close_session(context(), CANCELLED)
+    assert len(calls) == 2
+    assert actor.submit(invocation()).result(PATIENCE_S) == {"n": 0}
+
+
+def test_without_a_closer_there_is_nothing_to_do(make: Maker) -> None:
+    make(echo).close_session(context(), CANCELLED)
+
+
+def test_an_actor_does_not_wait_for_itself(make: Maker) -> None:
+    actors: list[ThreadActor] = []
+
+    def handler(work: StreamingStageInvocation) -> Mapping[str, object]:
+        (actors[0].barrier if work.key.sequence_id else lambda: actors[0].close_session(context(), CANCELLED))()
+        return {}
+
+    actors.append(make(handler))
+    for number in range(2):
+        assert "another thread" in str(actors[0].submit(invocation(number)).exception(PATIENCE_S))
+
+
+# -- close
+
+
+def test_close_works_off_what_was_taken(make: Maker) -> None:
+    actor = make(echo, mailbox_capacity=5)
+    futures = [actor.submit(invocation(number)) for number in range(6)]
+    actor.close()
+    assert [future.result(0)["n"] for future in futures] == list(range(6))
+    assert actor.health() == StreamingActorHealth(StreamingActorState.CLOSED, 0)
+    actor.close()
+    for refused in (
+        lambda: actor.submit(invocation()),
+        actor.barrier,
+        lambda: actor.close_session(context(), CANCELLED),
+    ):
+        with pytest.raises(StreamingActorFailedError, match="closed"):
+            refused()
+
+
+def test_close_does_not_wait_for_a_stuck_handler(make: Maker) -> None:
+    gate = Gate()
+    actor = make(gate)
+    stuck, waiting = actor.submit(invocation(0)), actor.submit(invocation(1))
+    gate.await_entry()
+    actor.close(0.01)
+    for future in (stuck, waiting):
+        assert isinstance(future.exception(0), StreamingActorFailedError)
+    assert actor.health() == StreamingActorHealth(StreamingActorState.CLOSED, 0)
+    gate.leave.release(2)
+    actor._thread.join(PATIENCE_S)
+    assert not actor._thread.is_alive() and gate.handled == [0]
+
+
+def test_a_closer_that_waits_when_the_actor_is_given_up_is_told(make: Maker) -> None:
+    gate = Gate()
+    actor = make(gate, session_closer=lambda *_: None)
+    actor.submit(invocation())
+    gate.await_entry()
+    with pytest.raises(TimeoutError):
+        actor.close_session(context(), CANCELLED, timeout=0.0)
+    errors: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            actor.close_session(context(), CANCELLED, timeout=PATIENCE_S)
+        except StreamingActorFailedError as error:
+            errors.append(error)
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    actor.close(0.01)
+    waiter.join(PATIENCE_S)
+    assert len(errors) == 1
+    gate.leave.release()
+
+
+def test_a_handler_may_close_its_own_actor(make: Maker) -> None:
+    actors: list[ThreadActor] = []
+
+    def handler(work: StreamingStageInvocation) -> Mapping[str, object]:
+        actors[0].close()
+        return {"closed": True}
+
+    actors.append(make(handler))
+    assert actors[0].submit(invocation()).result(PATIENCE_S) == {"closed": True}
+    actors[0]._thread.join(PATIENCE_S)
+    assert not actors[0]._thread.is_alive()
+
+
+def test_a_callback_that_fails_is_logged(make: Maker, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_: Future[Any]) -> None:
+        raise SystemExit("not mine to end")
+
+    gate = Gate()
+    actor = make(gate)
+    with caplog.at_level(logging.ERROR):
+        actor.submit(invocation()).add_done_callback(fail)
+        gate.leave.release()
+        actor.barrier(PATIENCE_S)
+    assert "callback" in caplog.text
+    gate.leave.release()
+    assert actor.submit(invocation(1)).result(PATIENCE_S) == {"n": 1}
+
+
+def test_a_thread_holds_nothing_of_work_that_is_done(make: Maker) -> None:
+    import gc
+    import weakref
+
+    class Latent:
+        pass
+
+    latent = Latent()
+    gone = threading.Event()
+    weakref.finalize(latent, gone.set)
+    actor = make(lambda work: {})
+    actor.submit(invocation(latent=latent)).result(PATIENCE_S)
+    del latent
+    actor.barrier()
+    gc.collect()
+    assert gone.wait(PATIENCE_S)
+
+
+@pytest.mark.parametrize("capacity", [0, -1, 1.5, True, "2"])
+def test_the_capacity_is_checked(make: Maker, capacity: object) -> None:
+    with pytest.raises(ValueError, match="mailbox_capacity must be an integer of 1 or more"):
+        make(echo, mailbox_capacity=capacity)

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from realtime_engine.core.streaming.actor import StreamingActorState
+from realtime_engine.core.streaming.errors import StreamingActorFailedError
+from realtime_engine.core.streaming.process_worker import ProcessWorker
+from realtime_engine.core.streaming.worker_actor import ParallelWorkerStageActor
+
+from .workers import PATIENCE_S, Calculator, invocation
+
+
+def make(worker: object, method: str = "double", **options: bool) -> ParallelWorkerStageActor:
+    return ParallelWorkerStageActor(
+        worker,
+        method,
+        lambda work: ((work.inputs["x"],), {}),
+        lambda result, work: {"y": result, "n": work.key.sequence_id},
+        **options,
+    )
+
+
+def test_a_process_runs_the_stage() -> None:
+    worker = ProcessWorker(Calculator)
+    actor = make(worker)
+    futures = [actor.submit(invocation(number, x=np.full((60, 100), number))) for number in range(2)]
+    for number, future in enumerate(futures):
+        outputs = future.result(PATIENCE_S)
+        assert outputs["n"] == number and (outputs["y"] == 2 * number).all()  # type: ignore[attr-defined]
+    actor.close()
+    assert worker.closed and actor.health().state is StreamingActorState.CLOSED
+
+
+def test_a_process_that_dies_fails_the_actor() -> None:
+    worker = ProcessWorker(Calculator)
+    actor = ParallelWorkerStageActor(worker, "die", lambda work: ((), {}), lambda result, work: {})
+    assert isinstance(actor.submit(invocation()).exception(PATIENCE_S), StreamingActorFailedError)
+    health = actor.health()
+    assert health.state is StreamingActorState.FAILED and health.failure_reason == "its process died (signal 9)"
+    with pytest.raises(StreamingActorFailedError, match="signal 9"):
+        actor.submit(invocation(1))
+    actor.close()
+
+
+class Worker:
+    def __init__(self) -> None:
+        self.failed = False
+        self.failure_reason: str | None = None
+        self.closed = False
+
+    def double(self, x: int) -> int:
+        return 2 * x
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_worker_that_says_that_it_failed_is_asked_for_nothing() -> None:
+    worker = Worker()
+    actor = make(worker)
+    worker.failed = True
+    assert actor.health().failure_reason == "the worker has failed"
+    with pytest.raises(StreamingActorFailedError, match="the worker has failed"):
+        actor.submit(invocation(x=1))
+    actor.close()
+
+
+def test_a_worker_that_was_closed_by_others_closes_the_actor() -> None:
+    worker = Worker()
+    actor = make(worker)
+    worker.close()
+    assert actor.health().state is StreamingActorState.CLOSED
+    with pytest.raises(StreamingActorFailedError, match="closed"):
+        actor.submit(invocation(x=1))
+    actor.close()
+
+
+def test_a_worker_may_outlive_its_actor() -> None:
+    worker = Worker()
+    actor = make(worker, close_worker=False)
+    future = actor.submit(invocation(x=4))
+    actor.close()
+    assert future.result(0)["y"] == 8 and not worker.closed
+
+
+def test_the_method_is_checked() -> None:
+    with pytest.raises(ValueError, match="method_name must be the name of a method .* got 'triple'"):
+        make(Worker(), "triple")
