@@ -1,0 +1,124 @@
+"""One session as the serving loop sees it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..clock import NS_PER_S, Clock
+from ..deadlines import Deadlines
+from ..messages import ActiveChanged, Chunk
+from .life import Life
+from .orchestrator import StreamingPipelineOrchestrator
+from .outputs import StreamingOutput
+
+
+class ServedSession:
+    """Feeds and reads one session, as two tasks that live as long as its epoch.
+
+    Attributes:
+        context: what its last epoch began with.
+        epoch, seq: of the next chunk.
+        active: whether new chunks are asked for.
+    """
+
+    def __init__(
+        self,
+        pipeline: StreamingPipelineOrchestrator,
+        session_id: str,
+        identity: tuple[int, int],
+        rate_hz: float,
+        clock: Clock,
+        put: Callable[[Chunk | ActiveChanged], None],
+        broken: Callable[[ServedSession, BaseException], None],
+    ) -> None:
+        self.session_id = session_id
+        self.context: Mapping[str, Any] = {}
+        self.epoch, self.seq = identity
+        self.active = True
+        self.life: Life | None = None
+        self._pipeline = pipeline
+        self._interval_ns = round(NS_PER_S / rate_hz)
+        self._clock = clock
+        self._put = put
+        self._broken = broken
+        self._resumed = asyncio.Event()
+        self._resumed.set()
+        self._pause: ActiveChanged | None = None  # the answer that waits for the chunks in flight
+        self._tasks: tuple[asyncio.Task[None], ...] = ()
+
+    def begin(self, life: Life, context: Mapping[str, Any]) -> None:
+        """Feed and read this life from now on."""
+        self.life, self.context = life, context
+        self._tasks = (asyncio.create_task(self._feed(life)), asyncio.create_task(self._read(life)))
+
+    async def end(self) -> None:
+        """No more chunks; an answer that waited for some is given."""
+        tasks, self._tasks = self._tasks, ()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self.life = None
+        self._answer_pause()
+
+    def set_active(self, active: bool) -> None:
+        """Pause, answered when the chunks in flight are out, or resume."""
+        self._answer_pause()
+        self.active = active
+        if active:
+            self._resumed.set()
+        else:
+            self._resumed.clear()
+        answer = ActiveChanged(self.session_id, active, epoch=self.epoch)
+        if not active and self.life is not None and self.life.in_flight:
+            self._pause = answer
+        else:
+            self._put(answer)
+
+    def _answer_pause(self) -> None:
+        answer, self._pause = self._pause, None
+        if answer is not None:
+            self._put(answer)
+
+    async def _feed(self, life: Life) -> None:
+        deadlines = Deadlines(self._interval_ns, self._clock.now_ns())
+        try:
+            while True:
+                await self._resumed.wait()
+                await self._sleep_until(deadlines.next_ns)
+                if not self.active:
+                    continue
+                deadlines.resume(self._clock.now_ns())
+                await self._pipeline.push_inputs(self.session_id, *life.next_request())
+                deadlines.tick_ended(self._clock.now_ns())
+        except Exception as error:  # the session is over; if a stage failed it, the reader says so
+            if self._pipeline.error(self.session_id) is None:
+                self._broken(self, error)
+
+    async def _sleep_until(self, moment_ns: int) -> None:
+        while (remaining_ns := moment_ns - self._clock.now_ns()) > 0:
+            await asyncio.sleep(remaining_ns / NS_PER_S)
+
+    async def _read(self, life: Life) -> None:
+        try:
+            async for output in self._pipeline.outputs(self.session_id):
+                self._take(life, output)
+        except Exception as error:
+            self._broken(self, error)
+        else:
+            self._broken(self, RuntimeError("its pipeline has ended it"))
+
+    def _take(self, life: Life, output: StreamingOutput) -> None:
+        made = life.take(output)
+        if made is None:
+            return
+        stamps = made.stamps._replace(emitted=self._clock.now_ns())
+        self._put(
+            Chunk(
+                self.session_id, made.output, seq=self.seq, epoch=self.epoch, action_id=made.action_id, stamps=stamps
+            )
+        )
+        self.seq += 1
+        if self._pause is not None and not life.in_flight:
+            self._answer_pause()
