@@ -1,0 +1,139 @@
+"""Carries out what the scheduler decides: between its lock and the actors' threads."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Mapping
+from concurrent.futures import Future
+from functools import partial
+from types import TracebackType
+
+from ..waiters import wake
+from .cleanup import SessionReleaser
+from .errors import InvalidStageOutputError, StreamingActorBusyError, StreamingActorFailedError
+from .scheduler import Effects, Scheduler
+from .session import RUNNING
+from .work import ActorLane, StageWork, WithdrawnError
+
+RETRY_SECONDS = 0.002
+
+
+class Dispatcher:
+    """``with dispatcher as scheduler:`` holds the scheduling lock; what was decided is done when it ends.
+
+    Scheduling runs on whichever thread caused it, most often that of the actor which has just answered. Actors are
+    called without the lock, so one may answer within ``submit``; such answers are worked off in a loop, not in depth.
+    """
+
+    def __init__(self, scheduler: Scheduler, releaser: SessionReleaser) -> None:
+        self._scheduler = scheduler
+        self._releaser = releaser
+        self._lock = threading.Lock()
+        self._here = threading.local()
+
+    def __enter__(self) -> Scheduler:
+        self._lock.acquire()
+        return self._scheduler
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        effects = self._scheduler.take_effects()
+        self._lock.release()
+        if effects is not None:
+            self._perform(effects)
+
+    def _perform(self, effects: Effects) -> None:
+        for work in effects.withdrawn:
+            if work.future is not None:  # else the thread that submits it sees that the session has ended
+                work.future.cancel()
+        if effects.started:
+            self._submit_all(effects.started)
+        if effects.woken:
+            wake(effects.woken)
+        for session in effects.ended:
+            self._releaser.release(session)
+
+    def _submit_all(self, works: list[StageWork]) -> None:
+        waiting: deque[StageWork] | None = getattr(self._here, "waiting", None)
+        if waiting is not None:  # within a submit of this thread, which goes on with these
+            waiting.extend(works)
+            return
+        waiting = self._here.waiting = deque(works)
+        try:
+            while waiting:
+                self._submit(waiting.popleft())
+        finally:
+            self._here.waiting = None
+
+    def _submit(self, work: StageWork) -> None:
+        invocation = work.invocation
+        if work.session.status is not RUNNING or invocation is None:
+            self._answer(work, None, WithdrawnError("the session ended"))
+            return
+        try:
+            future = work.lane.actor.submit(invocation)
+        except StreamingActorBusyError:
+            self._postpone(work)
+            return
+        except BaseException as error:  # whatever an actor raises is the end of this session only
+            self._answer(work, None, error)
+            return
+        work.future = future
+        if work.session.status is not RUNNING:
+            future.cancel()
+        future.add_done_callback(partial(self._answered, work))
+
+    def _postpone(self, work: StageWork) -> None:
+        with self as scheduler:
+            stuck = scheduler.refused(work)
+        if stuck:
+            timer = threading.Timer(RETRY_SECONDS, self._retry, (work.lane,))
+            timer.daemon = True
+            timer.start()
+
+    def _retry(self, lane: ActorLane) -> None:
+        with self as scheduler:
+            scheduler.retry(lane)
+
+    def _answered(self, work: StageWork, future: Future[Mapping[str, object]]) -> None:
+        if future.cancelled():
+            ended = work.session.status is not RUNNING
+            self._answer(
+                work,
+                None,
+                WithdrawnError("the session ended")
+                if ended
+                else StreamingActorFailedError(f"the actor of stage {stage_of(work)!r} dropped its work"),
+            )
+            return
+        error = future.exception()
+        if error is not None:
+            self._answer(work, None, error)
+            return
+        outputs = future.result()
+        self._answer(work, outputs, check_outputs(work, outputs))
+
+    def _answer(self, work: StageWork, outputs: Mapping[str, object] | None, error: BaseException | None) -> None:
+        with self as scheduler:
+            scheduler.answered(work, outputs, error)
+
+
+def stage_of(work: StageWork) -> str:
+    return work.progress.table.spec.stage_id
+
+
+def check_outputs(work: StageWork, outputs: object) -> InvalidStageOutputError | None:
+    """The error that wrong outputs are."""
+    expected = work.progress.table.spec.produces
+    where = f"stage {stage_of(work)!r}, session {work.session.session_id!r}, sequence {work.sequence_id}"
+    if not isinstance(outputs, Mapping):
+        return InvalidStageOutputError(
+            f"{where}: expected a mapping of {sorted(expected)}, got {type(outputs).__name__}"
+        )
+    if outputs.keys() != expected:
+        return InvalidStageOutputError(
+            f"{where}: expected the outputs {sorted(expected)}, got {sorted(map(str, outputs))}"
+        )
+    return None

@@ -1,0 +1,164 @@
+"""How a session does: latencies and periods, over the newest chunks."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from dataclasses import dataclass
+
+from .outputs import ControlStamp
+
+__all__ = ["StreamingLatencySummary", "StreamingSessionMetrics"]
+
+NEVER = math.nan
+
+
+@dataclass(frozen=True)
+class StreamingLatencySummary:
+    """Durations in seconds; ``None`` everywhere when there are none. Percentiles are interpolated linearly."""
+
+    count: int
+    minimum_seconds: float | None = None
+    p50_seconds: float | None = None
+    p95_seconds: float | None = None
+    maximum_seconds: float | None = None
+    mean_seconds: float | None = None
+
+    @classmethod
+    def of(cls, seconds: list[float]) -> StreamingLatencySummary:
+        """Summarise durations, in any order."""
+        if not seconds:
+            return cls(0)
+        found = sorted(seconds)
+        return cls(
+            len(found),
+            found[0],
+            percentile(found, 0.5),
+            percentile(found, 0.95),
+            found[-1],
+            math.fsum(found) / len(found),
+        )
+
+
+def percentile(found: list[float], share: float) -> float:
+    """The ``share`` quantile of sorted, non-empty ``found``, interpolated linearly."""
+    place = share * (len(found) - 1)
+    below = int(place)
+    if below + 1 == len(found):
+        return found[below]
+    return found[below] + (place - below) * (found[below + 1] - found[below])
+
+
+@dataclass(frozen=True)
+class StreamingSessionMetrics:
+    """A session over its newest chunks; times are monotonic seconds.
+
+    Attributes:
+        ingress_accepted_at: (sequence, when the last of its inputs was accepted).
+        output_emitted_at: (sequence, when the last of its outputs could be read).
+        first_output_latency_seconds: from the first sequence's acceptance to the first output; ``None`` before.
+        control_to_output_latency: from ``set_control`` to the first output that was made with that very value; values
+            that no invocation sampled do not count. Without controls: from a sequence's acceptance to its output.
+        chunk_period: between the outputs of one sequence and the next.
+    """
+
+    ingress_accepted_at: tuple[tuple[int, float], ...]
+    output_emitted_at: tuple[tuple[int, float], ...]
+    first_output_latency_seconds: float | None
+    control_to_output_latency: StreamingLatencySummary
+    chunk_period: StreamingLatencySummary
+
+    def real_time_factor(self, chunk_duration_s: float) -> float | None:
+        """p95 of the chunk period over the media duration of a chunk: at most 1 plays without stalls.
+
+        ``None`` before the second chunk. ``ValueError`` unless the duration is finite and above 0.
+        """
+        if not 0 < chunk_duration_s < math.inf:
+            raise ValueError(f"chunk_duration_s must be finite and above 0, got {chunk_duration_s!r}")
+        p95 = self.chunk_period.p95_seconds
+        return None if p95 is None else p95 / chunk_duration_s
+
+
+class FixedWindow:
+    """The newest ``size`` numbers, in memory that does not grow."""
+
+    __slots__ = ("_ring", "count")
+
+    def __init__(self, size: int) -> None:
+        self._ring = array("d", [NEVER]) * size
+        self.count = 0
+
+    def append(self, value: float) -> None:
+        self._ring[self.count % len(self._ring)] = value
+        self.count += 1
+
+    def values(self) -> list[float]:
+        """Oldest first. Safe beside a thread that appends: the ring is copied in one piece."""
+        count, ring = self.count, self._ring[:]
+        start = count % len(ring)
+        return [value for value in ring[start:] + ring[:start] if not math.isnan(value)]
+
+
+class SequenceTimes:
+    """When something happened to each of the newest ``size`` sequences, which come one by one."""
+
+    __slots__ = ("_ring", "newest")
+
+    def __init__(self, size: int) -> None:
+        self._ring = array("d", [NEVER]) * size
+        self.newest = -1
+
+    def note(self, sequence_id: int, at: float) -> None:
+        self._ring[sequence_id % len(self._ring)] = at
+        self.newest = sequence_id
+
+    def at(self, sequence_id: int) -> float:
+        """NaN when that sequence is not there (any more)."""
+        size = len(self._ring)
+        return self._ring[sequence_id % size] if 0 <= self.newest - sequence_id < size else NEVER
+
+    def items(self) -> tuple[tuple[int, float], ...]:
+        newest, ring = self.newest, self._ring[:]
+        return tuple((seq, ring[seq % len(ring)]) for seq in range(max(0, newest + 1 - len(ring)), newest + 1))
+
+
+class SessionRecord:
+    """What a session's metrics are made of. Written under the scheduling lock, read without it."""
+
+    __slots__ = ("accepted", "emitted", "_first_latency", "_control_latencies", "_periods", "_seen_controls")
+
+    def __init__(self, window: int) -> None:
+        self.accepted = SequenceTimes(window)
+        self.emitted = SequenceTimes(window)
+        self._first_latency = NEVER
+        self._control_latencies = FixedWindow(window)
+        self._periods = FixedWindow(window)
+        self._seen_controls: dict[str, int] = {}
+
+    def note_output(self, sequence_id: int, at: float) -> None:
+        """The first output of the session."""
+        if math.isnan(self._first_latency):
+            self._first_latency = at - self.accepted.at(sequence_id)
+
+    def note_chunk(self, sequence_id: int, at: float, controls: dict[str, ControlStamp] | None) -> None:
+        """All outputs of a sequence are out; ``controls`` is ``None`` in a pipeline that has none."""
+        if sequence_id > 0:
+            self._periods.append(at - self.emitted.at(sequence_id - 1))
+        self.emitted.note(sequence_id, at)
+        if controls is None:
+            self._control_latencies.append(at - self.accepted.at(sequence_id))
+            return
+        for artifact, (version, set_at) in controls.items():
+            if version > self._seen_controls.get(artifact, 0):
+                self._seen_controls[artifact] = version
+                self._control_latencies.append(at - set_at)
+
+    def snapshot(self) -> StreamingSessionMetrics:
+        first = self._first_latency
+        return StreamingSessionMetrics(
+            ingress_accepted_at=self.accepted.items(),
+            output_emitted_at=self.emitted.items(),
+            first_output_latency_seconds=None if math.isnan(first) else first,
+            control_to_output_latency=StreamingLatencySummary.of(self._control_latencies.values()),
+            chunk_period=StreamingLatencySummary.of(self._periods.values()),
+        )

@@ -1,0 +1,456 @@
+"""The public face of the streaming scheduler."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from types import TracebackType
+
+from ..waiters import enlist
+from .actor import StreamingActorHealth, StreamingStageActor
+from .cleanup import SessionReleaser
+from .diagnostics import StreamingArtifactStats, StreamingSchedulerDiagnostics
+from .dispatcher import Dispatcher
+from .errors import (
+    SessionActiveError,
+    StreamingBackpressureError,
+    StreamingSessionError,
+    UnknownSessionError,
+)
+from .graph import PipelineGraph
+from .health import StreamingPipelineHealth
+from .ingress import check_artifacts, check_final, check_open, check_sequence, has_room
+from .metrics import StreamingSessionMetrics
+from .outputs import StreamingOutput
+from .scheduler import Scheduler
+from .session import RUNNING, StreamingSession
+from .specs import StreamingPipelineSpec, check_count, check_name
+from .stage_actors import ActorFactory, StageActors
+from .tasks import StreamingSessionCloseReason, StreamingSessionContext, StreamingSessionStatus
+from .timings import StreamingStageIdleInterval, StreamingStageTiming
+from .work import ActorLane
+
+__all__ = ["StreamingPipelineOrchestrator"]
+
+
+class StreamingPipelineOrchestrator:
+    """Lets ordered chunks of many sessions flow through a graph of stages. All methods from any thread.
+
+    A session takes sequences 0, 1, 2, ...; its outputs come in order. It ends by itself when a stage fails it, and its
+    state in the stages is then released in the background; otherwise by ``drain_session`` (what was accepted is still
+    made), ``cancel_session`` (what waits is dropped) or ``close_session`` (the same, and the id is unknown afterwards).
+    Outputs that were ready stay readable until ``close_session``, or until the id is used again.
+
+    Args:
+        spec: the graph.
+        actors: stage id -> its actor, or a function without arguments that makes one. A stage with such a function
+            gets a new actor when its own is found dead as a session is created. Closing closes all of them.
+        clock: seconds, monotonic; for stamps and metrics.
+        metrics_window: how many of the newest chunks of a session the metrics cover.
+        cleanup_timeout: seconds that one stage may take to release one session.
+
+    Raises:
+        ValueError: naming what is wrong with the graph or the actors.
+    """
+
+    def __init__(
+        self,
+        spec: StreamingPipelineSpec,
+        actors: Mapping[str, StreamingStageActor | ActorFactory],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        metrics_window: int = 128,
+        cleanup_timeout: float = 60.0,
+    ) -> None:
+        check_count("metrics_window", metrics_window)
+        self._graph = PipelineGraph(spec)
+        self._clock = clock
+        self._window = max(metrics_window, self._graph.widest)
+        self._actors = StageActors(self._graph, actors)
+        self._releaser = SessionReleaser(
+            self._actors.stage_ids, self._actors.restartable, self._on_released, cleanup_timeout
+        )
+        self._scheduler = Scheduler(self._graph, self._actors.lanes, clock)
+        self._dispatcher = Dispatcher(self._scheduler, self._releaser)
+        self._sessions: dict[str, StreamingSession] = {}
+        self._epochs = 0
+        self._closed = False
+
+    def __enter__(self) -> StreamingPipelineOrchestrator:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- sessions
+
+    def create_session(self, session_id: str, final_sequence_id: int | None = None) -> int:
+        """Begin a session; returns its epoch, which is greater than that of any session before.
+
+        Raises:
+            SessionActiveError: the id is in use, or its last session is not released.
+            StreamingActorFailedError: a stage has no living actor.
+            StreamingSessionError: the pipeline is closed.
+        """
+        check_name("session_id", session_id)
+        self._check_not_closed()
+        self._actors.revive(self._on_replaced)
+        with self._dispatcher as scheduler:
+            self._check_not_closed()
+            self._check_free(session_id)
+            context = StreamingSessionContext(session_id, self._epochs + 1)
+            lanes = tuple(desk.lane for desk in scheduler.desks)
+            session = StreamingSession(context, self._graph, lanes, None, self._window)
+            if final_sequence_id is not None and check_final(session, final_sequence_id):
+                session.final = final_sequence_id
+            self._epochs += 1
+            self._sessions[session_id] = session
+            return self._epochs
+
+    def finish_inputs(self, session_id: str, final_sequence_id: int) -> None:
+        """Say which sequence is the last. Inputs up to it are still taken.
+
+        Raises:
+            SequenceError: a later one was accepted, another was named before, or a stage has been handed this one
+                already and cannot be told any more that it is the last.
+            SessionEndedError: the session has ended.
+        """
+        session = self._session(session_id)
+        with self._dispatcher:
+            check_open(session)
+            if check_final(session, final_sequence_id):
+                session.final = final_sequence_id
+
+    def drain_session(self, session_id: str, timeout: float = 5.0) -> None:
+        """Take nothing more, make everything that was accepted, and release the session; its outputs stay readable.
+
+        An unread output may hold its stage up: somebody has to read meanwhile. A sequence that lacks an input is
+        dropped. A session that has ended already is only waited for.
+
+        Raises:
+            TimeoutError: after ``timeout`` seconds; the session goes on draining.
+            StreamingCleanupError: a stage could not release it.
+        """
+        session, deadline = self._session(session_id), Deadline(timeout)
+        with self._dispatcher as scheduler:
+            if session.status is RUNNING and not session.draining:
+                scheduler.drain(session)
+        if not self._watch(session, lambda: session.finished or session.status is not RUNNING, deadline):
+            raise TimeoutError(f"session {session_id!r} was not drained within {timeout} s")
+        self._end(session, StreamingSessionStatus.CLOSED, StreamingSessionCloseReason.CLOSED, deadline)
+
+    def cancel_session(self, session_id: str, timeout: float = 5.0) -> None:
+        """Drop what waits, and release the session when its work in progress is over; its outputs stay readable.
+
+        Raises:
+            TimeoutError: after ``timeout`` seconds; the rest happens in the background.
+            StreamingCleanupError: a stage could not release it.
+        """
+        session, deadline = self._session(session_id), Deadline(timeout)
+        self._end(session, StreamingSessionStatus.CANCELLED, StreamingSessionCloseReason.CANCELLED, deadline)
+
+    def close_session(self, session_id: str, timeout: float = 5.0) -> None:
+        """Like :meth:`cancel_session`, and then the session is unknown. Drain it first to lose nothing.
+
+        Raises:
+            TimeoutError: after ``timeout`` seconds; the rest happens in the background.
+            StreamingCleanupError: a stage could not release it. The session stays known, and its id is not used again.
+        """
+        session, deadline = self._session(session_id), Deadline(timeout)
+        session.forget = True
+        self._end(session, StreamingSessionStatus.CLOSED, StreamingSessionCloseReason.CLOSED, deadline)
+        self._forget(session)
+
+    # -- inputs
+
+    def push_input(self, session_id: str, sequence_id: int, artifact: str, value: object) -> None:
+        """Give one input of a sequence.
+
+        Raises:
+            StreamingBackpressureError: there is no room now.
+            SequenceError: it is not the one that comes next.
+            SessionEndedError: the session takes nothing more.
+            ValueError: there is no such input.
+        """
+        if not self.try_push_inputs(session_id, sequence_id, {artifact: value}):
+            raise StreamingBackpressureError(
+                f"session {session_id!r}: no room for sequence {sequence_id} of {artifact!r}; "
+                f"ask can_push_input first, or await push_inputs"
+            )
+
+    def try_push_inputs(self, session_id: str, sequence_id: int, inputs: Mapping[str, object]) -> bool:
+        """Give inputs of a sequence, all or none. False when there is no room now. Errors as in :meth:`push_input`."""
+        session = self._session(session_id)
+        with self._dispatcher as scheduler:
+            return self._try_push(scheduler, session, sequence_id, inputs)
+
+    async def push_inputs(self, session_id: str, sequence_id: int, inputs: Mapping[str, object]) -> None:
+        """Give inputs of a sequence, all at once, as soon as there is room. Errors as in :meth:`push_input`."""
+        session = self._session(session_id)
+        while True:
+            with self._dispatcher as scheduler:
+                if self._try_push(scheduler, session, sequence_id, inputs):
+                    return
+                waiter = enlist(session.push_line)
+            try:
+                await waiter[1]
+            finally:
+                with self._dispatcher:
+                    if waiter in session.push_line:
+                        session.push_line.remove(waiter)
+
+    def can_push_input(self, session_id: str, artifact: str) -> bool:
+        """Whether the next sequence of an input would be taken now."""
+        return self.can_push_inputs(session_id, (artifact,))
+
+    def can_push_inputs(self, session_id: str, artifacts: Iterable[str]) -> bool:
+        """Whether the next sequence of all these inputs would be taken now."""
+        session, wanted = self._session(session_id), tuple(artifacts)
+        check_artifacts(self._graph, wanted)
+        with self._dispatcher:
+            if session.status is not RUNNING or session.draining:
+                return False
+            for artifact in wanted:
+                sequence_id = session.next_input[artifact]
+                past = session.final is not None and sequence_id > session.final
+                if past or not has_room(session, self._graph, sequence_id, (artifact,)):
+                    return False
+            return True
+
+    def set_control(self, session_id: str, artifact: str, value: object) -> int:
+        """Give the newest value of a control, for every invocation that begins from now on. Never waits.
+
+        Returns its version, from 1: outputs tell in ``controls`` which they were made with.
+
+        Raises:
+            SessionEndedError: the session has ended.
+            ValueError: there is no such control.
+        """
+        session = self._session(session_id)
+        if artifact not in self._graph.controls:
+            raise ValueError(f"{artifact!r} is not a control; expected one of {sorted(self._graph.controls)}")
+        with self._dispatcher:
+            if session.status is not RUNNING:
+                check_open(session)
+            version = session.controls[artifact][1] + 1
+            session.controls[artifact] = (value, version, self._clock())
+            return version
+
+    # -- outputs
+
+    def poll_outputs(self, session_id: str) -> list[StreamingOutput]:
+        """All outputs that are ready, in order: ``(sequence_id, artifact, value)`` each. Never waits."""
+        session = self._session(session_id)
+        with self._dispatcher as scheduler:
+            return scheduler.read(session, len(session.outputs))
+
+    def outputs(self, session_id: str) -> AsyncIterator[StreamingOutput]:
+        """The outputs as they come, until the session has ended or made its final sequence.
+
+        Every output goes to one reader. When the session has failed, its error is raised after the last output.
+        """
+        return self._outputs(self._session(session_id))
+
+    async def _outputs(self, session: StreamingSession) -> AsyncIterator[StreamingOutput]:
+        while True:
+            with self._dispatcher as scheduler:
+                found = scheduler.read(session, 1)
+                if not found:
+                    if session.finished or session.status is not RUNNING:
+                        break
+                    waiter = enlist(session.output_line)
+            if found:
+                yield found[0]
+                continue
+            try:
+                await waiter[1]
+            finally:
+                with self._dispatcher:
+                    if waiter in session.output_line:
+                        session.output_line.remove(waiter)
+        if session.error is not None:
+            raise session.error
+
+    # -- looking
+
+    def status(self, session_id: str) -> StreamingSessionStatus:
+        """Where the session is in its life."""
+        return self._session(session_id).status
+
+    def error(self, session_id: str) -> BaseException | None:
+        """Why the session has failed."""
+        return self._session(session_id).error
+
+    def cleanup_error(self, session_id: str) -> BaseException | None:
+        """Why the session could not be released entirely."""
+        return self._session(session_id).cleanup_error
+
+    def artifact_stats(self, session_id: str) -> StreamingArtifactStats:
+        """What the session holds now."""
+        session = self._session(session_id)
+        with self._dispatcher:
+            return session.artifact_stats()
+
+    def resource_group_usage(self, name: str) -> int:
+        """How many invocations a group runs now. ``KeyError`` for an unknown group."""
+        return self._scheduler.groups[name].in_use
+
+    def diagnostics(self) -> StreamingSchedulerDiagnostics:
+        """Things that should not happen, counted."""
+        return self._scheduler.counts.snapshot()
+
+    def stage_timings(self, session_id: str, stage_id: str) -> tuple[StreamingStageTiming, ...]:
+        """The newest sequences of a session at a stage. ``KeyError`` for an unknown stage."""
+        progress = self._session(session_id).stages[self._graph.index[stage_id]]
+        return progress.record.timings(stage_id)
+
+    def stage_idle_intervals(self, session_id: str, stage_id: str) -> tuple[StreamingStageIdleInterval, ...]:
+        """How long a stage had nothing of a session, and why. ``KeyError`` for an unknown stage."""
+        progress = self._session(session_id).stages[self._graph.index[stage_id]]
+        return progress.record.idle_intervals(stage_id, progress.table.queued)
+
+    def session_metrics(self, session_id: str) -> StreamingSessionMetrics:
+        """How the session does. Takes no lock."""
+        return self._session(session_id).record.snapshot()
+
+    def actor_health(self, stage_id: str) -> StreamingActorHealth:
+        """How a stage's actor is. ``KeyError`` for an unknown stage."""
+        return self._actors.lanes[self._graph.index[stage_id]].actor.health()
+
+    def health(self) -> StreamingPipelineHealth:
+        """How the pipeline is."""
+        return StreamingPipelineHealth(self._closed, len(self._sessions), self._actors.health())
+
+    def barrier(self, timeout: float = 5.0) -> None:
+        """Return when every actor has answered what it has been given so far. ``TimeoutError`` after ``timeout`` s."""
+        deadline = Deadline(timeout)
+        for lane in tuple(self._actors.lanes):
+            lane.actor.barrier(deadline.remaining())
+
+    def wait_until_idle(self, session_id: str, timeout: float = 5.0) -> bool:
+        """Wait until nothing of the session runs or could run: it needs inputs, or its outputs to be read.
+
+        One that has ended is idle when it is released. False after ``timeout`` seconds.
+        """
+        session = self._session(session_id)
+        return self._watch(session, lambda: session.idle, Deadline(timeout))
+
+    def close(self, timeout: float = 300.0) -> None:
+        """Cancel all sessions, release them and close the actors. May be called again.
+
+        Raises:
+            TimeoutError: a handler or a closer did not return within ``timeout`` seconds. What can be closed is.
+        """
+        deadline = Deadline(timeout)
+        with self._dispatcher as scheduler:
+            self._closed = True
+            sessions = list(self._sessions.values())
+            for session in sessions:
+                if session.status is RUNNING:
+                    scheduler.end(session, StreamingSessionStatus.CLOSED, StreamingSessionCloseReason.SHUTDOWN)
+        stuck = [repr(session.session_id) for session in sessions if not self._watch_released(session, deadline)]
+        late = self._actors.close(deadline.remaining)
+        self._releaser.close()
+        if stuck or late:
+            sessions_left, stages_left = ", ".join(stuck) or "none", ", ".join(late) or "none"
+            raise TimeoutError(f"not closed within {timeout} s: sessions {sessions_left}; stages {stages_left}")
+
+    # -- steps
+
+    def _session(self, session_id: str) -> StreamingSession:
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise UnknownSessionError(f"there is no session {session_id!r}")
+        return session
+
+    def _check_not_closed(self) -> None:
+        if self._closed:
+            raise StreamingSessionError("the pipeline is closed")
+
+    def _check_free(self, session_id: str) -> None:
+        last = self._sessions.get(session_id)
+        if last is None or (last.released and last.cleanup_error is None):
+            return
+        if last.status is RUNNING:
+            raise SessionActiveError(f"session {session_id!r} is running; close it first, or use another id")
+        why = "is not released yet; try again later" if last.cleanup_error is None else str(last.cleanup_error)
+        raise SessionActiveError(f"the last session {session_id!r} {why}")
+
+    def _try_push(
+        self, scheduler: Scheduler, session: StreamingSession, sequence_id: int, inputs: Mapping[str, object]
+    ) -> bool:
+        check_artifacts(self._graph, inputs)
+        check_open(session)
+        check_sequence(session, sequence_id, inputs)
+        if not has_room(session, self._graph, sequence_id, inputs):
+            return False
+        scheduler.accept(session, sequence_id, inputs)
+        return True
+
+    def _end(
+        self,
+        session: StreamingSession,
+        status: StreamingSessionStatus,
+        reason: StreamingSessionCloseReason,
+        deadline: Deadline,
+    ) -> None:
+        with self._dispatcher as scheduler:
+            if session.status is RUNNING:
+                scheduler.end(session, status, reason)
+        if not self._watch_released(session, deadline):
+            raise TimeoutError(f"session {session.session_id!r} was not released within {deadline.timeout} s")
+        if session.cleanup_error is not None:
+            raise session.cleanup_error
+
+    def _watch_released(self, session: StreamingSession, deadline: Deadline) -> bool:
+        return self._watch(session, lambda: session.released, deadline)
+
+    def _watch(self, session: StreamingSession, condition: Callable[[], bool], deadline: Deadline) -> bool:
+        """Wait for something about a session that the scheduling lock guards."""
+        changed = threading.Event()
+        with self._dispatcher:
+            if condition():
+                return True
+            session.watchers.append(changed)
+        try:
+            while changed.wait(deadline.remaining()):
+                changed.clear()
+                with self._dispatcher:
+                    if condition():
+                        return True
+            return condition()
+        finally:
+            with self._dispatcher:
+                session.watchers.remove(changed)
+
+    def _on_released(self, session: StreamingSession, error: BaseException | None) -> None:
+        with self._dispatcher as scheduler:
+            scheduler.released(session, error)
+        if session.forget:
+            self._forget(session)
+
+    def _forget(self, session: StreamingSession) -> None:
+        with self._dispatcher:
+            if session.cleanup_error is None and self._sessions.get(session.session_id) is session:
+                del self._sessions[session.session_id]
+
+    def _on_replaced(self, index: int, lane: ActorLane, error: BaseException) -> None:
+        with self._dispatcher as scheduler:
+            scheduler.replace(index, lane, error)
+
+
+class Deadline:
+    """A moment ``timeout`` seconds from now."""
+
+    __slots__ = ("timeout", "_end")
+
+    def __init__(self, timeout: float) -> None:
+        self.timeout = timeout
+        self._end = time.monotonic() + timeout
+
+    def remaining(self) -> float:
+        """Seconds, 0 when it has passed."""
+        return min(max(0.0, self._end - time.monotonic()), threading.TIMEOUT_MAX)

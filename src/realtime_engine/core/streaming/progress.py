@@ -1,0 +1,87 @@
+"""How far a stage is with a session."""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING
+
+from .graph import StageTable
+from .specs import StageOrdering
+from .timings import Hold, StageRecord
+
+if TYPE_CHECKING:
+    from .session import StreamingSession
+
+
+class StageProgress:
+    """How far a stage is with a session.
+
+    Attributes:
+        base: lowest sequence that the stage has not taken.
+        arrived: sequence -> mask of the inputs that wait here.
+        completed: how many sequences it has answered.
+        queued: whether the session waits for a turn here.
+        hold, missing: what keeps the next chunk, for the idle intervals.
+    """
+
+    __slots__ = (
+        "session",
+        "table",
+        "strict",
+        "base",
+        "ahead",
+        "arrived",
+        "ready",
+        "in_flight",
+        "completed",
+        "queued",
+        "hold",
+        "missing",
+        "balance",
+        "record",
+    )
+
+    def __init__(self, session: StreamingSession, table: StageTable, window: int) -> None:
+        self.session = session
+        self.table = table
+        self.strict = table.spec.ordering is StageOrdering.PER_SESSION_STRICT
+        self.base = 0
+        self.ahead: set[int] = set()
+        self.arrived: dict[int, int] = {}
+        self.ready: list[int] = []
+        self.in_flight = 0
+        self.completed = 0
+        self.queued = False
+        self.hold: int = Hold.SCHEDULER_ADMISSION
+        self.missing = 0
+        self.balance = 0.0
+        self.record = StageRecord(window)
+
+    def arrive(self, artifact: str, sequence_id: int, now: float) -> bool:
+        """Whether this was the last that the sequence lacked."""
+        mask = self.arrived.get(sequence_id, 0) | self.table.bits[artifact]
+        self.arrived[sequence_id] = mask
+        if mask != self.table.full_mask:
+            return False
+        heapq.heappush(self.ready, sequence_id)
+        self.record.ready(sequence_id, now)
+        return True
+
+    def next_ready(self) -> int | None:
+        """The sequence that the stage may take next."""
+        if not self.ready or (self.strict and self.ready[0] != self.base):
+            return None
+        return self.ready[0]
+
+    def take(self) -> int:
+        """Take what :meth:`next_ready` says."""
+        sequence_id = heapq.heappop(self.ready)
+        del self.arrived[sequence_id]
+        if sequence_id != self.base:
+            self.ahead.add(sequence_id)
+            return sequence_id
+        self.base += 1
+        while self.base in self.ahead:
+            self.ahead.remove(self.base)
+            self.base += 1
+        return sequence_id

@@ -1,0 +1,396 @@
+"""What may run now: the plan of the orchestrator, without threads, actors or locks of its own."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from ..waiters import Waiter
+from .desk import ResourceGroup, StageDesk
+from .diagnostics import SchedulerCounts
+from .errors import StreamingCleanupError
+from .graph import PipelineGraph, StageTable
+from .outputs import StreamingOutput
+from .progress import StageProgress
+from .session import RUNNING, StreamingSession
+from .slots import Controls, Slot, merged
+from .tasks import (
+    StreamingSessionCloseReason,
+    StreamingSessionStatus,
+    StreamingStageInvocation,
+    StreamingTaskKey,
+)
+from .timings import Hold
+from .work import ActorLane, StageWork, WithdrawnError
+
+logger = logging.getLogger(__name__)
+
+
+class Effects(NamedTuple):
+    """What is to be done outside the lock.
+
+    Attributes:
+        started: works to submit to their actors.
+        withdrawn: works to cancel at their actors.
+        woken: tasks to wake.
+        ended: sessions to release.
+    """
+
+    started: list[StageWork]
+    withdrawn: list[StageWork]
+    woken: list[Waiter]
+    ended: list[StreamingSession]
+
+
+class Scheduler:
+    """Routes artifacts and admits work.
+
+    The caller holds a lock around every call, and then does what ``take_effects`` says.
+
+    A stage may take a sequence only when all that it will produce has a place: an edge takes the sequences from the
+    lowest that its target has not taken up to its capacity. So nothing that runs ever blocks, and the oldest sequence
+    of a session can always go on. Every event costs the same however many sessions there are.
+    """
+
+    def __init__(
+        self,
+        graph: PipelineGraph,
+        lanes: list[ActorLane],
+        clock: Callable[[], float],
+    ) -> None:
+        self.graph = graph
+        self.counts = SchedulerCounts()
+        self.groups = {group.name: ResourceGroup(group.max_concurrency) for group in graph.spec.resource_groups}
+        self.desks = [self._desk(table, lane) for table, lane in zip(graph.stages, lanes, strict=True)]
+        for group in self.groups.values():
+            for index in group.stages:
+                self.desks[index].freed = tuple(group.after(index))
+        self.started: list[StageWork] = []
+        self.withdrawn: list[StageWork] = []
+        self.woken: list[Waiter] = []
+        self.ended: list[StreamingSession] = []
+        self._clock = clock
+        self._requests = 0
+        self._due: deque[int] = deque()  # stages that may be able to take something
+
+    def _desk(self, table: StageTable, lane: ActorLane) -> StageDesk:
+        if table.spec.resource_group is None:
+            return StageDesk(table, lane, None)
+        group = self.groups[table.spec.resource_group]
+        group.stages.append(table.index)
+        return StageDesk(table, lane, group)
+
+    def take_effects(self) -> Effects | None:
+        """What the caller has to do now; ``None`` when there is nothing."""
+        if not (self.started or self.withdrawn or self.woken or self.ended):
+            return None
+        effects = Effects(self.started, self.withdrawn, self.woken, self.ended)
+        self.started, self.withdrawn, self.woken, self.ended = [], [], [], []
+        return effects
+
+    # -- events
+
+    def accept(self, session: StreamingSession, sequence_id: int, values: Mapping[str, object]) -> None:
+        """Inputs that have been checked and have room."""
+        now = self._clock()
+        for artifact, value in values.items():
+            targets = self.graph.inputs[artifact]
+            session.slots[artifact, sequence_id] = Slot(value, len(targets))
+            session.next_input[artifact] = sequence_id + 1
+            self._arrive(session, targets, artifact, sequence_id, now)
+        if session.accepted > sequence_id:
+            session.record.accepted.note(sequence_id, now)
+        self._admit_due(now)
+
+    def answered(self, work: StageWork, outputs: Mapping[str, object] | None, error: BaseException | None) -> None:
+        """An actor has answered: with exactly what the stage produces, or with an error."""
+        session, progress = work.session, work.progress
+        if work.done:
+            if not isinstance(error, WithdrawnError):
+                self._count_late(session)
+            return
+        now = self._clock()
+        controls = self._controls_of(work) if self.graph.controls else None
+        self._take_back(work, now)
+        if session.status is not RUNNING:
+            if not isinstance(error, WithdrawnError):
+                self.counts.orphaned += 1
+            self._ended_if_quiet(session)
+        elif error is not None:
+            self.end(session, StreamingSessionStatus.FAILED, StreamingSessionCloseReason.FAILED, error)
+        else:
+            progress.completed += 1
+            progress.record.completed(work.sequence_id, now)
+            progress.missing = progress.table.full_mask & ~progress.arrived.get(progress.base, 0)
+            progress.hold = Hold.SCHEDULER_ADMISSION
+            self._route(work, outputs or {}, controls, now)
+            self._consider(progress)
+            self._check_finished(session)
+        self._admit_due(now)
+        if session.watchers and session.idle:
+            session.notify()
+
+    def read(self, session: StreamingSession, most: int) -> list[StreamingOutput]:
+        """Up to ``most`` outputs, oldest first."""
+        found: list[StreamingOutput] = []
+        numbers: set[int] = set()
+        while session.outputs and len(found) < most:
+            output = session.outputs.popleft()
+            session.release(output.artifact, output.sequence_id)
+            number = self.graph.outputs.index(output.artifact)
+            session.polled[number] += 1
+            numbers.add(number)
+            found.append(output)
+        for number in numbers:
+            self._consider(session.stages[self.graph.producers[number]])
+        if self._due:
+            self._admit_due(self._clock())
+        return found
+
+    def end(
+        self,
+        session: StreamingSession,
+        status: StreamingSessionStatus,
+        reason: StreamingSessionCloseReason,
+        error: BaseException | None = None,
+    ) -> None:
+        """Stop a running session: what waits never starts, what can be read stays."""
+        session.status = status
+        session.close_reason = reason
+        session.error = error
+        for progress in session.stages:
+            self._clear(progress, 0)
+        for number, sequence_id in session.held:
+            session.release(self.graph.outputs[number], sequence_id)
+        session.held.clear()
+        self._wake(session.push_line)
+        self._wake(session.output_line)
+        for work in tuple(session.works):
+            if work in work.lane.backlog:
+                work.lane.backlog.remove(work)
+                self._take_back(work, self._clock())
+            else:
+                self.withdrawn.append(work)
+        self._ended_if_quiet(session)
+        session.notify()
+        self._admit_due(self._clock())
+
+    def drain(self, session: StreamingSession) -> None:
+        """Take no more inputs; what was accepted entirely goes on."""
+        session.draining = True
+        last = session.accepted - 1
+        session.final = last if session.final is None else min(last, session.final)
+        for progress in session.stages:
+            self._clear(progress, session.final + 1)
+        self._wake(session.push_line)
+        self._check_finished(session)
+        session.notify()
+
+    def refused(self, work: StageWork) -> bool:
+        """The actor's mailbox was full. True when nothing that it has will make it look again."""
+        if work.session.status is not RUNNING:
+            self.answered(work, None, WithdrawnError("the session ended"))
+            return False
+        lane = work.lane
+        lane.backlog.append(work)
+        if lane.retrying or len(lane.works) > len(lane.backlog):
+            return False
+        lane.retrying = True
+        return True
+
+    def retry(self, lane: ActorLane) -> None:
+        """Offer the actor what it had no room for."""
+        lane.retrying = False
+        if lane.backlog:
+            self.started.append(lane.backlog.popleft())
+
+    def replace(self, index: int, lane: ActorLane, error: BaseException) -> None:
+        """Give a stage a new actor; the sessions that the old one works for have failed."""
+        desk = self.desks[index]
+        lost = tuple(desk.lane.works)
+        desk.lane.backlog.clear()
+        desk.lane = lane
+        for work in lost:
+            self.answered(work, None, error)
+
+    def released(self, session: StreamingSession, error: BaseException | None) -> None:
+        """All stages have let go of a session, or ``error`` says why not."""
+        readable = {(output.artifact, output.sequence_id) for output in session.outputs}
+        leaks = 0
+        for key in [key for key in session.slots if key not in readable]:
+            del session.slots[key]
+            leaks += 1
+        self.counts.slot_leaks += leaks
+        if leaks:
+            logger.error("session %r: %d artifacts were left over", session.session_id, leaks)
+            error = error or StreamingCleanupError(f"session {session.session_id!r}: {leaks} artifacts were left over")
+        if error is not None:
+            self.counts.cleanup_failures += 1
+        session.cleanup_error = error
+        session.released = True
+        session.notify()
+
+    # -- steps
+
+    def _arrive(
+        self, session: StreamingSession, targets: tuple[int, ...], artifact: str, sequence_id: int, now: float
+    ) -> None:
+        for target in targets:
+            progress = session.stages[target]
+            if progress.arrive(artifact, sequence_id, now):
+                self._consider(progress)
+
+    def _consider(self, progress: StageProgress) -> None:
+        """Let the session wait for a turn at a stage, if the stage could take something of it."""
+        session, table = progress.session, progress.table
+        if progress.queued or session.status is not RUNNING:
+            return
+        sequence_id = progress.next_ready()
+        if sequence_id is None or progress.in_flight >= table.spec.max_in_flight_per_session:
+            return
+        if not self._has_room(session, table, sequence_id):
+            progress.hold = Hold.EDGE_CAPACITY
+            return
+        desk = self.desks[table.index]
+        if progress.hold != Hold.EDGE_CAPACITY:
+            progress.hold = desk.hold()
+        progress.queued = True
+        session.waiting_turns += 1
+        desk.turns.add(progress)
+        self._due.append(table.index)
+
+    def _has_room(self, session: StreamingSession, table: StageTable, sequence_id: int) -> bool:
+        for target, capacity in table.room:
+            if sequence_id >= session.stages[target].base + capacity:
+                return False
+        for number in table.outputs.values():
+            if sequence_id >= session.polled[number] + self.graph.spec.output_capacity_per_session:
+                return False
+        return True
+
+    def _admit_due(self, now: float) -> None:
+        while self._due:
+            desk = self.desks[self._due.popleft()]
+            while desk.turns and desk.hold() == Hold.SCHEDULER_ADMISSION:
+                self._admit(desk, desk.turns.take(), now)
+
+    def _admit(self, desk: StageDesk, progress: StageProgress, now: float) -> None:
+        session, table = progress.session, progress.table
+        progress.queued = False
+        session.waiting_turns -= 1
+        before = progress.base
+        sequence_id = progress.take()
+        work = StageWork(progress, sequence_id, session.lanes[table.index], now, self._clock)
+        self._requests += 1
+        key = StreamingTaskKey(
+            session.session_id, session.context.session_epoch, sequence_id, table.spec.stage_id, str(self._requests)
+        )
+        work.invocation = StreamingStageInvocation(
+            key, work.inputs(), sequence_id == 0, sequence_id == session.final, work.sample
+        )
+        progress.in_flight += 1
+        progress.record.admitted(sequence_id, now, progress.hold, progress.missing)
+        progress.hold = Hold.SCHEDULER_ADMISSION
+        session.works.add(work)
+        work.lane.works.add(work)
+        if desk.group is not None:
+            desk.group.in_use += 1
+        self.started.append(work)
+        if progress.base != before:
+            self._made_room(session, table)
+        self._consider(progress)
+
+    def _made_room(self, session: StreamingSession, table: StageTable) -> None:
+        for source in table.sources:
+            self._consider(session.stages[source])
+        if table.ingress and session.push_line:
+            self._wake(session.push_line)
+
+    def _take_back(self, work: StageWork, now: float) -> None:
+        """The places and values that a work has had."""
+        session, progress, lane = work.session, work.progress, work.lane
+        work.done = True
+        work.invocation = None
+        session.works.remove(work)
+        lane.works.remove(work)
+        progress.in_flight -= 1
+        desk = self.desks[progress.table.index]
+        if desk.group is not None:
+            desk.group.in_use -= 1
+        desk.turns.charge(progress, now - (work.admitted_at if work.begun_at is None else work.begun_at))
+        for artifact in progress.table.queued:
+            session.release(artifact, work.sequence_id)
+        if lane.backlog:
+            self.started.append(lane.backlog.popleft())
+        self._due.extend(desk.freed)
+
+    def _controls_of(self, work: StageWork) -> Controls:
+        slots = work.session.slots
+        queued = work.progress.table.queued
+        return merged((slots[artifact, work.sequence_id].controls for artifact in queued), work.sampled)
+
+    def _route(self, work: StageWork, outputs: Mapping[str, object], controls: Controls | None, now: float) -> None:
+        session, table, sequence_id = work.session, work.progress.table, work.sequence_id
+        for artifact, value in outputs.items():
+            targets = table.targets[artifact]
+            number = table.outputs.get(artifact)
+            slot = Slot(value, len(targets) + (number is not None), controls)
+            session.slots[artifact, sequence_id] = slot
+            self._arrive(session, targets, artifact, sequence_id, now)
+            if number is not None:
+                session.held[number, sequence_id] = slot
+                self._emit(session, number, now)
+
+    def _emit(self, session: StreamingSession, number: int, now: float) -> None:
+        """Let out what is next in order."""
+        artifact = self.graph.outputs[number]
+        while (slot := session.held.pop((number, session.emitted[number]), None)) is not None:
+            sequence_id = session.emitted[number]
+            session.emitted[number] = sequence_id + 1
+            output = StreamingOutput(sequence_id, artifact, slot.value)
+            output.emitted_at = now
+            output.controls = {name: version for name, (version, _) in (slot.controls or {}).items()}
+            session.outputs.append(output)
+            session.record.note_output(sequence_id, now)
+            if min(session.emitted) > sequence_id:
+                session.record.note_chunk(sequence_id, now, slot.controls)
+        if session.output_line:
+            self._wake(session.output_line)
+
+    def _check_finished(self, session: StreamingSession) -> None:
+        final = session.final
+        if final is None or session.finished or any(progress.completed <= final for progress in session.stages):
+            return
+        session.finished = True
+        self._wake(session.output_line)
+        session.notify()
+
+    def _clear(self, progress: StageProgress, start: int) -> None:
+        """Drop what waits at a stage, from sequence ``start`` on."""
+        session, table = progress.session, progress.table
+        for sequence_id in [waiting for waiting in progress.arrived if waiting >= start]:
+            mask = progress.arrived.pop(sequence_id)
+            for artifact in table.queued:
+                if mask & table.bits[artifact]:
+                    session.release(artifact, sequence_id)
+        progress.ready = sorted(waiting for waiting in progress.ready if waiting < start)
+        if progress.queued and not progress.ready:
+            progress.queued = False
+            session.waiting_turns -= 1
+            self.desks[table.index].turns.discard(progress)
+
+    def _ended_if_quiet(self, session: StreamingSession) -> None:
+        if not session.works:
+            self.ended.append(session)
+
+    def _count_late(self, session: StreamingSession) -> None:
+        if session.released:
+            self.counts.stale += 1
+        else:
+            self.counts.duplicate += 1
+
+    def _wake(self, line: deque[Waiter]) -> None:
+        self.woken.extend(line)
+        line.clear()

@@ -1,0 +1,94 @@
+"""Work that an actor has been given."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+
+from .actor import StreamingStageActor
+from .errors import SessionEndedError
+from .progress import StageProgress
+from .slots import Controls
+from .tasks import StreamingSessionStatus, StreamingStageInvocation
+
+
+class WithdrawnError(SessionEndedError):
+    """The answer of work that never began, because its session had ended."""
+
+
+class ActorLane:
+    """An actor, and what it has been given. A restarted stage gets a new lane."""
+
+    __slots__ = ("actor", "works", "backlog", "retrying")
+
+    def __init__(self, actor: StreamingStageActor) -> None:
+        self.actor = actor
+        self.works: set[StageWork] = set()
+        self.backlog: deque[StageWork] = deque()  # admitted, but its mailbox was full
+        self.retrying = False
+
+
+class StageWork:
+    """One invocation from its admission to its answer.
+
+    Attributes:
+        future: set by the orchestrator when the actor has taken it.
+        begun_at: set by the actor's thread, through :meth:`sample`.
+        sampled: control -> what was sampled of it.
+        done: its answer has been dealt with.
+    """
+
+    __slots__ = (
+        "session",
+        "progress",
+        "sequence_id",
+        "lane",
+        "invocation",
+        "admitted_at",
+        "begun_at",
+        "sampled",
+        "future",
+        "done",
+        "_clock",
+    )
+
+    def __init__(
+        self, progress: StageProgress, sequence_id: int, lane: ActorLane, now: float, clock: Callable[[], float]
+    ) -> None:
+        self.session = progress.session
+        self.progress = progress
+        self.sequence_id = sequence_id
+        self.lane = lane
+        self.invocation: StreamingStageInvocation | None = None
+        self.admitted_at = now
+        self.begun_at: float | None = None
+        self.sampled: Controls = {}
+        self.future: Future[Mapping[str, object]] | None = None
+        self.done = False
+        self._clock = clock
+
+    def inputs(self) -> dict[str, object]:
+        """Everything that the stage consumes, with the controls of this moment."""
+        session, table = self.session, self.progress.table
+        found = {artifact: session.slots[artifact, self.sequence_id].value for artifact in table.queued}
+        self._sample_into(found)
+        return found
+
+    def sample(self) -> Mapping[str, object]:
+        """The work begins: see :meth:`StreamingStageInvocation.begin`."""
+        if self.session.status is not StreamingSessionStatus.RUNNING or self.invocation is None:
+            raise WithdrawnError(f"session {self.session.session_id!r} ended before this work began")
+        self.begun_at = self._clock()
+        self.progress.record.begun(self.sequence_id, self.begun_at)
+        inputs = self.invocation.inputs
+        if not self.progress.table.controls:
+            return inputs
+        found = dict(inputs)
+        self._sample_into(found)
+        return found
+
+    def _sample_into(self, inputs: dict[str, object]) -> None:
+        for artifact in self.progress.table.controls:
+            inputs[artifact], version, set_at = self.session.controls[artifact]
+            self.sampled[artifact] = (version, set_at)
