@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from typing import Any
 
-from ..clock import MONOTONIC, Clock
 from ..contract import AdmissionError, EngineManifest, SessionInit, StepResult
 from ..errors import StepFailure
 from ..queues import Inbox, Outbox
@@ -17,6 +17,8 @@ from .orchestrator import StreamingPipelineOrchestrator
 from .serving import PipelineServer
 from .specs import StreamingPipelineSpec
 
+logger = logging.getLogger(__name__)
+
 __all__ = ["StreamingEngine"]
 
 _CLOSE_TIMEOUT_S = 10.0
@@ -26,9 +28,9 @@ _WAIT_S = 5.0
 class StreamingEngine:
     """Serves sessions on a graph of stages: chunks of one session are in several stages at the same time.
 
-    Attach creates a session in the pipeline; its context is in every :class:`~.request.ChunkRequest`. Conditioning becomes
-    controls (``latest`` edges), which a stage samples when it begins; events are in exactly one request. Reset closes
-    the session and creates it anew. The engine asks for the next chunk of a session when the pipeline has room for it,
+    Attach creates a session in the pipeline; its context is in every :class:`~.request.ChunkRequest`. Conditioning
+    becomes controls (``latest`` edges), which a stage samples when it begins; each event is in one request. Reset
+    closes the session and creates it anew. The next chunk of a session is asked for when the pipeline has room for it,
     no faster than ``rate_hz`` and not while the session is paused. A stage that raises ends its session with
     ``Failed(fatal=True)``.
 
@@ -75,14 +77,20 @@ class StreamingEngine:
 
     # -- Level 2
 
-    async def serve(self, inbox: Inbox, outbox: Outbox, *, stop: asyncio.Event, clock: Clock = MONOTONIC) -> None:
+    async def serve(self, inbox: Inbox, outbox: Outbox, *, stop: asyncio.Event) -> None:
         """Serve until ``stop`` is set; then end all sessions, and close the actors and the outbox."""
-        server = PipelineServer(self._pipeline, self._ports, self._manifest, inbox, outbox, clock)
+        server = PipelineServer(self._pipeline, self._ports, self._manifest, inbox, outbox)
         try:
             await server.run(stop)
         finally:
-            await asyncio.to_thread(self._pipeline.close, _CLOSE_TIMEOUT_S)
             outbox.close()
+            await asyncio.to_thread(self._close_at_last)
+
+    def _close_at_last(self) -> None:
+        try:
+            self._pipeline.close(_CLOSE_TIMEOUT_S)
+        except TimeoutError as error:  # a handler that is stuck keeps nobody from leaving
+            logger.error("the pipeline did not end in time: %s", error)
 
     # -- Level 1: one chunk after another
 
@@ -123,7 +131,9 @@ class StreamingEngine:
                     begun.append(session_id)
             except Exception as error:
                 failures[session_id] = self._pipeline.error(session_id) or error
-        results = [StepResult(session_id, output) for session_id in begun for output in self._finish(session_id, failures)]
+        results = [
+            StepResult(session_id, output) for session_id in begun for output in self._finish(session_id, failures)
+        ]
         if failures:
             raise StepFailure(failures, results)
         return results

@@ -26,7 +26,7 @@ NO_ACTION = AppliedAction()
 
 
 class PlayerInput:
-    """The newest conditioning of a session and its edges, written by the engine and taken by stages on their threads."""
+    """The newest conditioning of a session and its edges: written by the engine, taken by stages on their threads."""
 
     def __init__(self, context: Mapping[str, Any]) -> None:
         self.context = context

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..clock import NS_PER_S, Clock
+from ..clock import MONOTONIC, NS_PER_S
 from ..deadlines import Deadlines
 from ..messages import ActiveChanged, Chunk
 from .life import Life
@@ -29,7 +29,6 @@ class ServedSession:
         session_id: str,
         identity: tuple[int, int],
         rate_hz: float,
-        clock: Clock,
         put: Callable[[Chunk | ActiveChanged], None],
         broken: Callable[[ServedSession, BaseException], None],
     ) -> None:
@@ -40,7 +39,6 @@ class ServedSession:
         self.life: Life | None = None
         self._pipeline = pipeline
         self._interval_ns = round(NS_PER_S / rate_hz)
-        self._clock = clock
         self._put = put
         self._broken = broken
         self._resumed = asyncio.Event()
@@ -82,23 +80,22 @@ class ServedSession:
             self._put(answer)
 
     async def _feed(self, life: Life) -> None:
-        deadlines = Deadlines(self._interval_ns, self._clock.now_ns())
+        deadlines = Deadlines(self._interval_ns, MONOTONIC.now_ns())
         try:
             while True:
                 await self._resumed.wait()
                 await self._sleep_until(deadlines.next_ns)
                 if not self.active:
                     continue
-                deadlines.resume(self._clock.now_ns())
+                deadlines.resume(MONOTONIC.now_ns())
                 await self._pipeline.push_inputs(self.session_id, *life.next_request())
-                deadlines.tick_ended(self._clock.now_ns())
+                deadlines.tick_ended(MONOTONIC.now_ns())
         except Exception as error:  # the session is over; if a stage failed it, the reader says so
             if self._pipeline.error(self.session_id) is None:
                 self._broken(self, error)
 
     async def _sleep_until(self, moment_ns: int) -> None:
-        while (remaining_ns := moment_ns - self._clock.now_ns()) > 0:
-            await asyncio.sleep(remaining_ns / NS_PER_S)
+        await asyncio.sleep((moment_ns - MONOTONIC.now_ns()) / NS_PER_S)
 
     async def _read(self, life: Life) -> None:
         try:
@@ -113,11 +110,9 @@ class ServedSession:
         made = life.take(output)
         if made is None:
             return
-        stamps = made.stamps._replace(emitted=self._clock.now_ns())
+        stamps = made.stamps._replace(emitted=MONOTONIC.now_ns())
         self._put(
-            Chunk(
-                self.session_id, made.output, seq=self.seq, epoch=self.epoch, action_id=made.action_id, stamps=stamps
-            )
+            Chunk(self.session_id, made.output, seq=self.seq, epoch=self.epoch, action_id=made.action_id, stamps=stamps)
         )
         self.seq += 1
         if self._pause is not None and not life.in_flight:

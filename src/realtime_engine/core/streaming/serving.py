@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ..clock import Clock
+from ..clock import MONOTONIC
 from ..contract import EngineManifest
 from ..errors import OutboxClosed, describe, reason_of
 from ..loglimit import LogLimiter
@@ -53,9 +53,10 @@ class _Broken:
 
 
 class PipelineServer:
-    """Applies what the inbox holds, at once. Whatever may take time (attach, reset, detach) is a task of its session,
+    """Applies what the inbox holds, at once.
 
-    behind which that session's next messages queue; other sessions go on.
+    Whatever may take time (attach, reset, detach) is a task of its session, behind which that session's next messages
+    queue; other sessions go on.
     """
 
     def __init__(
@@ -65,15 +66,13 @@ class PipelineServer:
         manifest: EngineManifest,
         inbox: Inbox,
         outbox: Outbox,
-        clock: Clock,
     ) -> None:
         self._pipeline = pipeline
         self._ports = ports
         self._manifest = manifest
         self._inbox = inbox
         self._outbox = outbox
-        self._clock = clock
-        self._log = LogLimiter(logger, clock)
+        self._log = LogLimiter(logger, MONOTONIC)
         self._sessions: dict[str, ServedSession] = {}
         self._lines: dict[str, deque[tuple[int, InboxMsg | _Broken]]] = {}  # of sessions that a task works on
         self._tasks: set[asyncio.Task[None]] = set()
@@ -155,7 +154,7 @@ class PipelineServer:
         else:
             identity = self._identities.begin(msg.session_id)
             session = ServedSession(
-                self._pipeline, msg.session_id, identity, self._manifest.rate_hz, self._clock, self._put, self._broke
+                self._pipeline, msg.session_id, identity, self._manifest.rate_hz, self._put, self._broke
             )
             self._sessions[msg.session_id] = session
             return self._admit(session, msg.context)
@@ -230,7 +229,7 @@ class PipelineServer:
     # -- ends
 
     def _broke(self, session: ServedSession, error: BaseException) -> None:
-        self._dispatch(_Broken(session.session_id, session, session.epoch, error), self._clock.now_ns())
+        self._dispatch(_Broken(session.session_id, session, session.epoch, error), MONOTONIC.now_ns())
 
     def _break(self, msg: _Broken, received_ns: int) -> Step | None:
         session = self._sessions.get(msg.session_id)

@@ -109,7 +109,9 @@ class Denoise:
             self._motion.walk(visitors, controls, solid)
             self._motion.drift(orbs, turns)
             views.append(View(visitors.copy(), orbs.copy()))
-        for index, (work, walk) in enumerate(zip(batch, walks, strict=True)):  # last: a failed batch has changed nothing
+        for index, (work, walk) in enumerate(
+            zip(batch, walks, strict=True)
+        ):  # last: a failed batch has changed nothing
             walk.visitor, walk.orbs = visitors[index], orbs[index]
             self.sessions[work.key.session_id] = walk
         return [{"latent": _latent(work, views, index)} for index, work in enumerate(batch)]
