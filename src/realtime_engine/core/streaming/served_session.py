@@ -8,7 +8,8 @@ from typing import Any
 
 from ..clock import MONOTONIC, NS_PER_S
 from ..deadlines import Deadlines
-from ..messages import ActiveChanged, Chunk
+from ..messages import ActiveChanged, Chunk, SessionEvent
+from ..queues import OutboxItem
 from .life import Life
 from .orchestrator import StreamingPipelineOrchestrator
 from .outputs import StreamingOutput
@@ -29,7 +30,7 @@ class ServedSession:
         session_id: str,
         identity: tuple[int, int],
         rate_hz: float,
-        put: Callable[[Chunk | ActiveChanged], None],
+        put: Callable[[OutboxItem], None],
         broken: Callable[[ServedSession, BaseException], None],
     ) -> None:
         self.session_id = session_id
@@ -43,7 +44,7 @@ class ServedSession:
         self._broken = broken
         self._resumed = asyncio.Event()
         self._resumed.set()
-        self._pause: ActiveChanged | None = None  # the answer that waits for the chunks in flight
+        self._held: list[SessionEvent] = []  # a pause, and answers after it, that wait for the chunks in flight
         self._tasks: tuple[asyncio.Task[None], ...] = ()
 
     def begin(self, life: Life, context: Mapping[str, Any]) -> None:
@@ -52,17 +53,17 @@ class ServedSession:
         self._tasks = (asyncio.create_task(self._feed(life)), asyncio.create_task(self._read(life)))
 
     async def end(self) -> None:
-        """No more chunks; an answer that waited for some is given."""
+        """No more chunks; answers that waited for some are given."""
         tasks, self._tasks = self._tasks, ()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self.life = None
-        self._answer_pause()
+        self._let_out()
 
     def set_active(self, active: bool) -> None:
         """Pause, answered when the chunks in flight are out, or resume."""
-        self._answer_pause()
+        self._let_out()
         self.active = active
         if active:
             self._resumed.set()
@@ -70,14 +71,21 @@ class ServedSession:
             self._resumed.clear()
         answer = ActiveChanged(self.session_id, active, epoch=self.epoch)
         if not active and self.life is not None and self.life.in_flight:
-            self._pause = answer
+            self._held.append(answer)
         else:
             self._put(answer)
 
-    def _answer_pause(self) -> None:
-        answer, self._pause = self._pause, None
-        if answer is not None:
-            self._put(answer)
+    def answer(self, event: SessionEvent) -> None:
+        """Send an answer, never before an older one."""
+        if self._held:
+            self._held.append(event)
+        else:
+            self._put(event)
+
+    def _let_out(self) -> None:
+        held, self._held = self._held, []
+        for event in held:
+            self._put(event)
 
     async def _feed(self, life: Life) -> None:
         deadlines = Deadlines(self._interval_ns, MONOTONIC.now_ns())
@@ -115,5 +123,5 @@ class ServedSession:
             Chunk(self.session_id, made.output, seq=self.seq, epoch=self.epoch, action_id=made.action_id, stamps=stamps)
         )
         self.seq += 1
-        if self._pause is not None and not life.in_flight:
-            self._answer_pause()
+        if self._held and not life.in_flight:
+            self._let_out()

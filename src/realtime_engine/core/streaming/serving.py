@@ -79,7 +79,7 @@ class PipelineServer:
         self._stuck: set[str] = set()  # over for their caller; a stage has not let go of them
         self._identities = Identities()
         self._ended = asyncio.Event()
-        self._stopping = False
+        self._stop = asyncio.Event()
         self._handlers: dict[type, Callable[[Any, int], Step | None]] = {
             Attach: self._attach,
             Detach: self._detach,
@@ -91,6 +91,7 @@ class PipelineServer:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until ``stop``, or until the outbox is closed by its reader; then end all sessions."""
+        self._stop = stop
         watched = [asyncio.ensure_future(task) for task in (stop.wait(), self._ended.wait(), self._receive())]
         try:
             done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
@@ -102,6 +103,10 @@ class PipelineServer:
             await self._shut_down()
             self._log.flush()
 
+    @property
+    def _stopping(self) -> bool:
+        return self._stop.is_set() or self._ended.is_set()
+
     async def _receive(self) -> None:
         while True:
             await self._inbox.wait()
@@ -112,7 +117,7 @@ class PipelineServer:
             self._dispatch(msg, received_ns)
 
     async def _shut_down(self) -> None:
-        self._stopping = True
+        self._ended.set()
         self._apply_inbox()
         while self._tasks:
             await asyncio.gather(*self._tasks)
@@ -146,7 +151,7 @@ class PipelineServer:
     def _attach(self, msg: Attach, received_ns: int) -> Step | None:
         session = self._sessions.get(msg.session_id)
         if session is not None:
-            self._put(Attached(msg.session_id, epoch=session.epoch))
+            session.answer(Attached(msg.session_id, epoch=session.epoch))
         elif self._stopping:
             self._reject(msg.session_id, _STOPPING)
         elif len(self._sessions) + self._count_stuck() >= self._manifest.max_sessions:
@@ -278,13 +283,15 @@ class PipelineServer:
 
     def _reject(self, session_id: str, reason: str) -> None:
         session = self._sessions.get(session_id)
-        epoch = session.epoch if session is not None else self._identities.epoch(session_id)
-        self._put(Rejected(session_id, reason, epoch=epoch))
+        if session is None:
+            self._put(Rejected(session_id, reason, epoch=self._identities.epoch(session_id)))
+        else:
+            session.answer(Rejected(session_id, reason, epoch=session.epoch))
 
     def _put(self, item: OutboxItem) -> None:
         try:
             self._outbox.put_nowait(item)
         except OutboxClosed:
-            if not self._ended.is_set() and not self._stopping:
+            if not self._stopping:
                 logger.warning("the outbox was closed by its reader: the engine ends")
             self._ended.set()
