@@ -99,7 +99,7 @@ def counting_engine(model: CountingModel, max_sessions: int = 4, rate_hz: float 
         "plan": LocalStageActor(model.plan, name="plan", session_closer=model.close_plan),
         "act": LocalStageActor(model.act, name="act", session_closer=model.close_act),
     }
-    return StreamingEngine(SPEC, actors, EngineManifest(max_sessions, rate_hz=rate_hz, pipeline_depth_chunks=2))
+    return StreamingEngine(SPEC, actors, EngineManifest(max_sessions, rate_hz=rate_hz))
 
 
 class Turnstile:

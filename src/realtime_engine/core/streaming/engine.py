@@ -40,7 +40,7 @@ class StreamingEngine:
         spec: the graph. What leaves it is the chunk's output: the value of its one output artifact, or a mapping of
             artifacts to values when it has several.
         actors: stage id -> actor.
-        manifest: capacity and cadence; ``pipeline_depth_chunks`` is the number of stages on the longest way.
+        manifest: capacity and cadence; ``pipeline_depth_chunks`` stays 1, for :meth:`step` gives what it was asked for.
         inputs: request -> input artifact -> value. ``None``: every input that is no control gets the request itself.
         controls: conditioning -> control -> value. ``None``: every control gets the conditioning as a whole.
 

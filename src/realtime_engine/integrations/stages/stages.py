@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,14 +30,13 @@ from ..maze.world import World, make_world
 
 __all__ = ["build_engine"]
 
-State = TypeVar("State")
-Invocations = Sequence[StreamingStageInvocation]
-Outputs = list[Mapping[str, object]]
+Invocations: TypeAlias = Sequence[StreamingStageInvocation]
+Outputs: TypeAlias = list[Mapping[str, object]]
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """What ENCODE makes of the text; with the first chunk of a session also the world that it walks in."""
+    """What encode makes of the text; with the first chunk of a session also the world that it walks in."""
 
     theme: Theme
     seed: int = 0
@@ -46,43 +45,34 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Latent:
-    """What DENOISE makes: what the visitor sees in each frame, records of one row."""
+    """What denoise makes: what the visitor sees in each frame, records of one row."""
 
     views: list[View]
     theme: Theme
     world: World | None
 
 
-class Sessions(dict[str, State]):
-    """What a stage keeps of each session, on its actor's thread."""
-
-    def release(self, context: StreamingSessionContext, reason: StreamingSessionCloseReason) -> None:
-        """Session closer of the stage's actor."""
-        self.pop(context.session_id, None)
-
-
 class Encode:
     """Prompt to theme; seed to world, once."""
-
-    def __init__(self) -> None:
-        self.sessions: Sessions[None] = Sessions()
 
     def __call__(self, batch: Invocations) -> Outputs:
         return [{"encoded": self._encode(work)} for work in batch]
 
-    def _encode(self, work: StreamingStageInvocation) -> Encoded:
-        theme = _theme_in(work.inputs["prompt"])
-        if not work.is_first:
-            return Encoded(theme)
+    @staticmethod
+    def _encode(work: StreamingStageInvocation) -> Encoded:
         request = work.inputs["request"]
         assert isinstance(request, ChunkRequest)
+        prompt = work.inputs["prompt"]
+        theme = _theme_in(request.context.get("prompt", "") if prompt is None else prompt)
+        if not work.is_first:
+            return Encoded(theme)
         seed = _seed_in(request.context)
         return Encoded(theme, seed, make_world(seed))
 
 
 @dataclass
 class Walk:
-    """A session in DENOISE."""
+    """A session in denoise."""
 
     solid: NDArray[np.bool_]
     turns: NDArray[np.uint8]
@@ -94,7 +84,7 @@ class Denoise:
     """The step of the world: visitors and orbs of all sessions of a batch, frame by frame."""
 
     def __init__(self, fps: float, frames_per_chunk: int) -> None:
-        self.sessions: Sessions[Walk] = Sessions()
+        self._walks: dict[str, Walk] = {}
         self._motion = Motion(1 / fps)
         self._frames = frames_per_chunk
 
@@ -113,14 +103,18 @@ class Denoise:
             zip(batch, walks, strict=True)
         ):  # last: a failed batch has changed nothing
             walk.visitor, walk.orbs = visitors[index], orbs[index]
-            self.sessions[work.key.session_id] = walk
+            self._walks[work.key.session_id] = walk
         return [{"latent": _latent(work, views, index)} for index, work in enumerate(batch)]
+
+    def release(self, context: StreamingSessionContext, reason: StreamingSessionCloseReason) -> None:
+        """Session closer of the stage's actor."""
+        self._walks.pop(context.session_id, None)
 
     def _walk_of(self, work: StreamingStageInvocation) -> Walk:
         encoded = work.inputs["encoded"]
         assert isinstance(encoded, Encoded)
         if encoded.world is None:
-            return self.sessions[work.key.session_id]
+            return self._walks[work.key.session_id]
         world = encoded.world
         return Walk(
             world.grid.solid.reshape(SIZE * SIZE).astype(bool),
@@ -211,9 +205,9 @@ def taking(seconds: float, handler: Callable[[Invocations], Outputs]) -> Callabl
 
 
 def split_controls(conditioning: Mapping[str, Any]) -> Mapping[str, object]:
-    """Conditioning -> the controls of the pipeline: the prompt for ENCODE, the motion for DENOISE."""
+    """Conditioning -> the controls of the pipeline: the prompt for encode, the motion for denoise."""
     motion = {name: value for name, value in conditioning.items() if name != "prompt"}
-    return {"prompt": conditioning.get("prompt") or "", "motion": motion}
+    return {"prompt": conditioning.get("prompt"), "motion": motion}
 
 
 def pipeline(max_sessions: int) -> StreamingPipelineSpec:
@@ -232,13 +226,14 @@ def pipeline(max_sessions: int) -> StreamingPipelineSpec:
         ),
         edges=(
             StreamingEdgeSpec("request", "encode"),
-            StreamingEdgeSpec("request", "denoise", capacity_per_session=2),  # lies there while ENCODE works
+            StreamingEdgeSpec("request", "denoise", capacity_per_session=2),  # lies there while encode works
             StreamingEdgeSpec("prompt", "encode", kind="latest"),
             StreamingEdgeSpec("motion", "denoise", kind="latest"),
             StreamingEdgeSpec("encoded", "denoise", source_stage="encode"),
             StreamingEdgeSpec("latent", "decode", source_stage="denoise"),
         ),
         output_artifacts=frozenset({"frames"}),
+        output_capacity_per_session=2,  # decode need not wait until the event loop has read
     )
 
 
@@ -267,15 +262,13 @@ def build_engine(
         chunk_shape=(frames_per_chunk, height, width, 3),
         rate_hz=fps / frames_per_chunk,
         frames_per_chunk=frames_per_chunk,
-        pipeline_depth_chunks=3,
     )
-    encode, denoise = Encode(), Denoise(fps, frames_per_chunk)
-    decode = Decode(max_sessions, width, height, frames_per_chunk)
+    denoise, decode = Denoise(fps, frames_per_chunk), Decode(max_sessions, width, height, frames_per_chunk)
     actors = {
         name: BatchedStageActor(taking(ms / 1e3, handler), max_batch=max_sessions, name=name, session_closer=closer)
         for name, ms, handler, closer in (
-            ("encode", encode_ms, encode, encode.sessions.release),
-            ("denoise", denoise_ms, denoise, denoise.sessions.release),
+            ("encode", encode_ms, Encode(), None),
+            ("denoise", denoise_ms, denoise, denoise.release),
             ("decode", decode_ms, decode, decode.release),
         )
     }
