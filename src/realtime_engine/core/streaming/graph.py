@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from .specs import StreamingEdgeSpec, StreamingPipelineSpec, StreamingStageSpec
 
-__all__ = ["PipelineGraph", "StageTable"]
-
 
 @dataclass(frozen=True)
 class StageTable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-__all__ = ["ControlStamp", "StreamingOutput"]
+__all__ = ["StreamingOutput"]
 
 ControlStamp: TypeAlias = tuple[int, float]
 """(version of a control, when it was set in monotonic seconds)"""

@@ -13,8 +13,6 @@ from .errors import StreamingActorFailedError
 from .graph import PipelineGraph
 from .work import ActorLane
 
-__all__ = ["ActorFactory"]
-
 logger = logging.getLogger(__name__)
 
 ActorFactory: TypeAlias = Callable[[], StreamingStageActor]
@@ -102,7 +100,7 @@ class StageActors:
 
 
 def factory_of(given: StreamingStageActor | ActorFactory) -> ActorFactory | None:
-    return None if hasattr(given, "submit") else cast(ActorFactory, given)
+    return None if hasattr(given, "submit") else given
 
 
 def check_ids(graph: PipelineGraph, actors: Mapping[str, object]) -> None:

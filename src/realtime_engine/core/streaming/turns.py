@@ -6,7 +6,8 @@ from collections import OrderedDict
 from typing import Generic, Protocol, TypeVar
 
 SMOOTHING = 1 / 16
-MOST_DEBT = 8  # quanta: one long chunk must not lock a session out
+QUANTUM_SHARE = 0.25  # of the mean cost: what costs less than a quantum falls behind, as it has one turn a round
+MOST_DEBT = 32  # quanta: one long chunk must not lock a session out
 LEAST_QUANTUM = 1e-9
 
 
@@ -24,8 +25,8 @@ class DeficitRoundRobin(Generic[A]):
 
     Deficit round-robin (Shreedhar and Varghese, 1995) in the form that charges after the service, since a chunk's cost
     is only known then: a member is served while its balance is positive, and every visit while it is not adds a
-    quantum, which is the mean cost. Chunks of equal cost make it a plain round-robin. A turn takes constant time on
-    average: a service causes at most ``MOST_DEBT`` visits.
+    quantum, which is a part of the mean cost. Chunks of equal cost make it a plain round-robin. A turn takes constant
+    time on average: a service causes at most ``MOST_DEBT`` visits.
     """
 
     __slots__ = ("_line", "quantum")
@@ -59,5 +60,5 @@ class DeficitRoundRobin(Generic[A]):
 
     def charge(self, member: A, cost: float) -> None:
         """What its turn has cost, in seconds."""
-        self.quantum = max(self.quantum + (cost - self.quantum) * SMOOTHING, LEAST_QUANTUM)
+        self.quantum = max(self.quantum + (cost * QUANTUM_SHARE - self.quantum) * SMOOTHING, LEAST_QUANTUM)
         member.balance = min(member.balance - cost, self.quantum)

@@ -1,0 +1,76 @@
+"""Windows, summaries, and what a session's metrics count."""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+import pytest
+
+from realtime_engine.core.streaming.metrics import (
+    FixedWindow,
+    SequenceTimes,
+    SessionRecord,
+    StreamingLatencySummary,
+)
+
+
+def test_a_summary_is_what_the_definitions_say() -> None:
+    seconds = [0.5, 0.1, 0.4, 0.2, 0.9]
+    summary = StreamingLatencySummary.of(seconds)
+    cuts = statistics.quantiles(seconds, n=20, method="inclusive")
+    assert summary.count == 5 and summary.minimum_seconds == 0.1 and summary.maximum_seconds == 0.9
+    assert summary.p50_seconds == statistics.median(seconds)
+    assert summary.p95_seconds == pytest.approx(cuts[18])
+    assert summary.mean_seconds == pytest.approx(statistics.mean(seconds))
+    assert StreamingLatencySummary.of([]) == StreamingLatencySummary(0, None, None, None, None, None)
+    assert StreamingLatencySummary.of([2.0]).p95_seconds == 2.0
+
+
+def test_a_window_keeps_the_newest() -> None:
+    window = FixedWindow(3)
+    assert window.values() == []
+    for value in range(5):
+        window.append(value)
+    assert window.values() == [2, 3, 4]
+
+
+def test_times_are_found_by_sequence() -> None:
+    times = SequenceTimes(3)
+    for sequence_id in range(5):
+        times.note(sequence_id, sequence_id * 10.0)
+    assert times.items() == ((2, 20.0), (3, 30.0), (4, 40.0))
+    assert times.at(3) == 30.0 and math.isnan(times.at(1)) and math.isnan(times.at(5))
+
+
+def test_a_session_without_controls() -> None:
+    record = SessionRecord(8)
+    for sequence_id, (accepted, emitted) in enumerate([(0.0, 1.0), (0.5, 1.5), (1.0, 3.0)]):
+        record.accepted.note(sequence_id, accepted)
+        record.note_output(sequence_id, emitted)
+        record.note_chunk(sequence_id, emitted, None)
+    metrics = record.snapshot()
+    assert metrics.ingress_accepted_at == ((0, 0.0), (1, 0.5), (2, 1.0))
+    assert metrics.output_emitted_at == ((0, 1.0), (1, 1.5), (2, 3.0))
+    assert metrics.first_output_latency_seconds == 1.0
+    assert metrics.control_to_output_latency.maximum_seconds == 2.0
+    assert (metrics.chunk_period.minimum_seconds, metrics.chunk_period.maximum_seconds) == (0.5, 1.5)
+    assert metrics.real_time_factor(2.0) == pytest.approx((0.5 + 0.95 * 1.0) / 2.0)
+    for wrong in (0.0, -1.0, math.inf, math.nan):
+        with pytest.raises(ValueError, match="chunk_duration_s"):
+            metrics.real_time_factor(wrong)
+
+
+def test_a_control_counts_once_and_only_if_it_was_applied() -> None:
+    record = SessionRecord(8)
+    applied = [{"steer": (0, 0.0)}, {"steer": (2, 5.0)}, {"steer": (2, 5.0)}, {"steer": (3, 7.0)}]
+    for sequence_id, controls in enumerate(applied):
+        record.note_chunk(sequence_id, 10.0 + sequence_id, controls)
+    latency = record.snapshot().control_to_output_latency
+    assert (latency.count, latency.maximum_seconds, latency.minimum_seconds) == (2, 6.0, 6.0)
+
+
+def test_an_empty_session_has_no_numbers() -> None:
+    metrics = SessionRecord(4).snapshot()
+    assert metrics.first_output_latency_seconds is None and metrics.real_time_factor(1.0) is None
+    assert metrics.ingress_accepted_at == () and metrics.chunk_period.count == 0
