@@ -89,3 +89,17 @@ def test_a_late_session_is_released_after_the_close() -> None:
     releases.releaser.release(session("late", actors))
     assert releases.wait("late") is None
     assert [len(actor.closings) for actor in actors] == [2, 2, 2]
+
+
+class Bare(ManualActor):
+    """An actor whose ``close_session`` has no timeout."""
+
+    def close_session(self, context: object, reason: object) -> None:
+        self.closings.append((context, reason))
+
+
+def test_actors_of_the_bare_protocol_are_released_too() -> None:
+    releases, actors = Releases(), [Bare({}) for _ in STAGES]
+    releases.releaser.release(session("s", actors))
+    assert releases.wait("s") is None and [len(actor.closings) for actor in actors] == [1, 1, 1]
+    releases.releaser.close()

@@ -108,10 +108,29 @@ class Wrong(ManualActor):
         return future
 
 
+class Unreadable(dict[str, object]):
+    """A mapping that cannot be read."""
+
+    def keys(self) -> object:
+        raise LookupError("torn pages")
+
+    __iter__ = keys
+
+
+class Torn(ManualActor):
+    """Answers such a mapping."""
+
+    def submit(self, invocation: StreamingStageInvocation) -> Answer:
+        future: Answer = Future()
+        future.set_result(Unreadable())
+        return future
+
+
 def test_whatever_an_actor_does_ends_the_session_only() -> None:
     for actor, message in (
         (Dropping({}), "the actor of stage 'encode' dropped its work"),
         (Raising({}), "no mailbox"),
+        (Torn({}), "torn pages"),
         (Wrong({}), "expected a mapping of ['y'], got int"),
     ):
         rest = {"denoise": ManualActor({"z": 0}), "decode": ManualActor({"out": 0})}

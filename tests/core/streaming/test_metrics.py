@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import threading
 
 import pytest
 
@@ -38,7 +39,7 @@ def test_a_window_keeps_the_newest() -> None:
 def test_times_are_found_by_sequence() -> None:
     times = SequenceTimes(3)
     for sequence_id in range(5):
-        times.note(sequence_id, sequence_id * 10.0)
+        times.append(sequence_id * 10.0)
     assert times.items() == ((2, 20.0), (3, 30.0), (4, 40.0))
     assert times.at(3) == 30.0 and math.isnan(times.at(1)) and math.isnan(times.at(5))
 
@@ -46,8 +47,8 @@ def test_times_are_found_by_sequence() -> None:
 def test_a_session_without_controls() -> None:
     record = SessionRecord(8)
     for sequence_id, (accepted, emitted) in enumerate([(0.0, 1.0), (0.5, 1.5), (1.0, 3.0)]):
-        record.accepted.note(sequence_id, accepted)
-        record.note_output(sequence_id, emitted)
+        record.note_accepted(accepted)
+        record.note_output(emitted)
         record.note_chunk(sequence_id, emitted, None)
     metrics = record.snapshot()
     assert metrics.ingress_accepted_at == ((0, 0.0), (1, 0.5), (2, 1.0))
@@ -74,3 +75,31 @@ def test_an_empty_session_has_no_numbers() -> None:
     metrics = SessionRecord(4).snapshot()
     assert metrics.first_output_latency_seconds is None and metrics.real_time_factor(1.0) is None
     assert metrics.ingress_accepted_at == () and metrics.chunk_period.count == 0
+
+
+def test_a_window_is_read_beside_its_writer() -> None:
+    times, done = SequenceTimes(16), threading.Event()
+
+    def write() -> None:
+        for sequence_id in range(30_000):
+            times.append(float(sequence_id))
+        done.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    while not done.is_set():
+        items = times.items()
+        assert all(sequence_id == at for sequence_id, at in items) and len(items) <= 16
+    writer.join()
+
+
+def test_a_window_that_is_narrower_than_the_pipeline_counts_what_it_knows() -> None:
+    record = SessionRecord(2)
+    for sequence_id in range(4):
+        record.note_accepted(float(sequence_id))
+    for sequence_id in range(4):
+        record.note_output(10.0)
+        record.note_chunk(sequence_id, 10.0, None)
+    metrics = record.snapshot()
+    assert metrics.first_output_latency_seconds == 10.0
+    assert (metrics.control_to_output_latency.count, metrics.control_to_output_latency.maximum_seconds) == (2, 8.0)

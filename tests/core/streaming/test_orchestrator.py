@@ -8,7 +8,8 @@ import gc
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -262,6 +263,15 @@ def test_a_drain_waits_for_the_reader_and_takes_nothing_new() -> None:
         assert sequences(o.poll_outputs("s")) == [0]
 
 
+def test_a_drain_says_that_the_session_has_failed() -> None:
+    with pipeline() as p:
+        p.orchestrator.create_session("s")
+        p.orchestrator.push_input("s", 0, "x", 0)
+        p.actors["encode"].answer(error=ValueError("broken"))
+        with pytest.raises(ValueError, match="broken"):
+            p.orchestrator.drain_session("s")
+
+
 def test_a_cancelled_session_starts_nothing_more_and_keeps_its_outputs() -> None:
     with pipeline(chain(2)) as p:
         o = p.orchestrator
@@ -449,7 +459,7 @@ def test_a_leaked_slot_is_found_counted_and_dropped() -> None:
         o.create_session("s")
         o.push_input("s", 0, "x", 0)
         p.run()
-        o._sessions["s"].slots["out", 0].references += 1  # somebody forgets to let go
+        o._sessions.get("s").slots["out", 0].references += 1  # somebody forgets to let go
         o.poll_outputs("s")
         with pytest.raises(StreamingCleanupError, match="1 artifacts were left over"):
             o.close_session("s")
@@ -554,7 +564,7 @@ async def test_a_pushing_task_waits_for_room() -> None:
             got += sequences(o.poll_outputs("s"))
             await asyncio.sleep(0)
         await producer
-        assert got == list(range(12)) and not o._sessions["s"].push_line
+        assert got == list(range(12)) and not o._sessions.get("s").push_line
 
 
 async def test_a_waiting_push_hears_of_the_end_and_of_its_own() -> None:
@@ -568,7 +578,7 @@ async def test_a_waiting_push_hears_of_the_end_and_of_its_own() -> None:
         await asyncio.sleep(0)
         given_up.cancel()
         await asyncio.wait([given_up])
-        assert len(o._sessions["s"].push_line) == 1
+        assert len(o._sessions.get("s").push_line) == 1
         await asyncio.to_thread(o.cancel_session, "s")
         with pytest.raises(SessionEndedError):
             await waiting
@@ -586,7 +596,7 @@ async def test_outputs_come_to_an_iterator_without_polling() -> None:
         producer = asyncio.create_task(produce())
         assert [output.value async for output in o.outputs("s")] == list(range(20))
         await producer
-        assert not o._sessions["s"].output_line
+        assert not o._sessions.get("s").output_line
 
 
 async def test_an_iterator_raises_why_its_session_failed_after_the_last_output() -> None:
@@ -622,8 +632,24 @@ class Value:
     """Something whose life can be watched."""
 
 
-def test_nothing_keeps_a_value_that_was_read() -> None:
-    o = inline(chain(control=True))
+def local(spec: StreamingPipelineSpec) -> StreamingPipelineOrchestrator:
+    return StreamingPipelineOrchestrator(
+        spec, {s: LocalStageActor(lambda i, s=s: {PRODUCES[s]: i.inputs[next(iter(i.inputs))]}) for s in STAGES}
+    )
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collector")
+@pytest.mark.parametrize("make", [inline, local])
+def test_nothing_keeps_a_value_that_was_read(make: Callable[[StreamingPipelineSpec], Any]) -> None:
+    o = make(chain(control=True))
     o.create_session("s")
     alive: weakref.WeakSet[Value] = weakref.WeakSet()
     for sequence_id in range(300):
@@ -631,12 +657,41 @@ def test_nothing_keeps_a_value_that_was_read() -> None:
         alive.add(value)
         o.set_control("s", "steer", value)
         o.push_input("s", sequence_id, "x", value)
+        assert o.wait_until_idle("s")
         assert len(o.poll_outputs("s")) == 1
     del value
-    gc.collect()
+    o.barrier()
     assert len(alive) == 1  # the newest control
-    session = o._sessions["s"]
+    session = o._sessions.get("s")
     assert all(len(progress.arrived) == 0 for progress in session.stages) and not session.slots
     assert len(o.stage_timings("s", "decode")) == 128
     o.close()
     assert len(o.session_metrics("s").output_emitted_at) == 128
+
+
+class Caller:
+    """A value whose end asks the orchestrator for something."""
+
+    def __init__(self, orchestrator: StreamingPipelineOrchestrator, asked: list[bool]) -> None:
+        self._orchestrator = orchestrator
+        self._asked = asked
+
+    def __del__(self) -> None:
+        self._asked.append(self._orchestrator.can_push_input("s", "x"))
+
+
+@pytest.mark.timeout(20)
+def test_values_are_let_go_of_outside_the_lock() -> None:
+    asked: list[bool] = []
+    with pipeline(chain(2)) as p:
+        o = p.orchestrator
+        p.actors["encode"].outputs = {"y": 0}
+        o.create_session("s")
+        for sequence_id in range(3):
+            o.push_input("s", sequence_id, "x", Caller(o, asked))
+        p.actors["encode"].answer()  # its input is over
+        assert len(asked) == 1
+        o.cancel_session("s", timeout=5.0)
+        p.actors["encode"].taken.clear()
+        gc.collect()
+    assert len(asked) == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import deque
 
 import pytest
@@ -159,6 +160,32 @@ def test_a_session_may_end_at_any_moment(name: str) -> None:
         assert len(session.slots) == len(session.outputs)
         assert not any(len(desk.turns) for desk in bench.scheduler.desks)
         path.append(steps[-1])
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_sessions_side_by_side_all_come_to_their_end(name: str) -> None:
+    """Random walks: what holds for one session holds for several that share stages and groups."""
+    for seed in range(10):
+        rng, bench = random.Random(seed), Bench(GRAPHS[name])
+        sessions = [bench.session(str(n), final=CHUNKS - 1) for n in range(3)]
+        read: dict[str, list[tuple[int, str]]] = {session.session_id: [] for session in sessions}
+        while not all(session.finished and not session.outputs for session in sessions):
+            pushes = [
+                (session, artifact)
+                for session in sessions
+                for artifact, sequence_id in session.next_input.items()
+                if sequence_id < CHUNKS and has_room(session, bench.graph, sequence_id, (artifact,))
+            ]
+            reads = [session for session in sessions if session.outputs]
+            step = rng.choice([*pushes, *bench.works, *reads])  # IndexError: a stall
+            if isinstance(step, tuple):
+                bench.push(step[0], step[0].next_input[step[1]], [step[1]])
+            elif isinstance(step, StreamingSession):
+                read[step.session_id] += [(seq, artifact) for seq, artifact, _ in bench.read(step)]
+            else:
+                bench.answer(step)
+        expected = {(seq, artifact) for seq in range(CHUNKS) for artifact in bench.graph.outputs}
+        assert all(len(found) == len(expected) and set(found) == expected for found in read.values())
 
 
 def run_one(bench: Bench, stage_id: str, seconds: float) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import queue
 import threading
 from collections.abc import Callable, Sequence
 
 from ..errors import describe
+from .actor import StreamingStageActor
 from .errors import StreamingActorFailedError, StreamingCleanupError
 from .session import StreamingSession
 from .tasks import StreamingSessionCloseReason
@@ -97,7 +99,11 @@ class SessionReleaser:
         session = job.session
         reason = session.close_reason or StreamingSessionCloseReason.CLOSED
         try:
-            session.lanes[index].actor.close_session(session.context, reason, timeout=self._timeout)
+            actor = session.lanes[index].actor
+            if takes_timeout(actor):
+                actor.close_session(session.context, reason, timeout=self._timeout)
+            else:
+                actor.close_session(session.context, reason)
         except BaseException as error:  # the other stages are released all the same
             if isinstance(error, StreamingActorFailedError) and self._restartable[index]:
                 return
@@ -108,6 +114,15 @@ class SessionReleaser:
 
     def _finish(self, job: ReleaseJob) -> None:
         self._on_released(job.session, cleanup_error(job))
+
+
+def takes_timeout(actor: StreamingStageActor) -> bool:
+    """Whether ``close_session`` has a timeout; actors written for the bare protocol wait as long as they like."""
+    try:
+        parameters = inspect.signature(actor.close_session).parameters
+    except (TypeError, ValueError):  # not a Python function
+        return True
+    return "timeout" in parameters or any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
 
 
 def cleanup_error(job: ReleaseJob) -> StreamingCleanupError | None:

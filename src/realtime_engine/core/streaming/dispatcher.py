@@ -9,10 +9,12 @@ from concurrent.futures import Future
 from functools import partial
 from types import TracebackType
 
+from ..errors import reraise_interrupt
 from ..waiters import wake
 from .cleanup import SessionReleaser
+from .effects import Effects
 from .errors import InvalidStageOutputError, StreamingActorBusyError, StreamingActorFailedError
-from .scheduler import Effects, Scheduler
+from .scheduler import Scheduler
 from .session import RUNNING
 from .work import ActorLane, StageWork, WithdrawnError
 
@@ -79,6 +81,7 @@ class Dispatcher:
             return
         except BaseException as error:  # whatever an actor raises is the end of this session only
             self._answer(work, None, error)
+            reraise_interrupt(error)
             return
         work.future = future
         if work.session.status is not RUNNING:
@@ -98,22 +101,11 @@ class Dispatcher:
             scheduler.retry(lane)
 
     def _answered(self, work: StageWork, future: Future[Mapping[str, object]]) -> None:
-        if future.cancelled():
-            ended = work.session.status is not RUNNING
-            self._answer(
-                work,
-                None,
-                WithdrawnError("the session ended")
-                if ended
-                else StreamingActorFailedError(f"the actor of stage {stage_of(work)!r} dropped its work"),
-            )
-            return
-        error = future.exception()
-        if error is not None:
-            self._answer(work, None, error)
-            return
-        outputs = future.result()
-        self._answer(work, outputs, check_outputs(work, outputs))
+        invocation = work.invocation  # its values are let go of when this returns, not under the lock
+        work.future = None  # which holds this callback, and so the work
+        outputs, error = outcome(work, future)
+        self._answer(work, outputs, error)
+        del invocation
 
     def _answer(self, work: StageWork, outputs: Mapping[str, object] | None, error: BaseException | None) -> None:
         with self as scheduler:
@@ -124,16 +116,32 @@ def stage_of(work: StageWork) -> str:
     return work.progress.table.spec.stage_id
 
 
-def check_outputs(work: StageWork, outputs: object) -> InvalidStageOutputError | None:
-    """The error that wrong outputs are."""
+def outcome(
+    work: StageWork, future: Future[Mapping[str, object]]
+) -> tuple[dict[str, object] | None, BaseException | None]:
+    """What a finished future says: outputs or an error."""
+    if future.cancelled():
+        if work.session.status is not RUNNING:
+            return None, WithdrawnError("the session ended")
+        return None, StreamingActorFailedError(f"the actor of stage {stage_of(work)!r} dropped its work")
+    error = future.exception()
+    if error is not None:
+        return None, error
+    try:
+        return checked_outputs(work, future.result()), None
+    except BaseException as error:  # of a mapping that is a handler's own
+        return None, error
+
+
+def checked_outputs(work: StageWork, given: object) -> dict[str, object]:
+    """The outputs of a handler. ``InvalidStageOutputError`` unless they are what its stage produces."""
     expected = work.progress.table.spec.produces
     where = f"stage {stage_of(work)!r}, session {work.session.session_id!r}, sequence {work.sequence_id}"
-    if not isinstance(outputs, Mapping):
-        return InvalidStageOutputError(
-            f"{where}: expected a mapping of {sorted(expected)}, got {type(outputs).__name__}"
-        )
+    if not isinstance(given, Mapping):
+        raise InvalidStageOutputError(f"{where}: expected a mapping of {sorted(expected)}, got {type(given).__name__}")
+    outputs = dict(given)
     if outputs.keys() != expected:
-        return InvalidStageOutputError(
+        raise InvalidStageOutputError(
             f"{where}: expected the outputs {sorted(expected)}, got {sorted(map(str, outputs))}"
         )
-    return None
+    return outputs

@@ -80,73 +80,83 @@ class StreamingSessionMetrics:
 
 
 class FixedWindow:
-    """The newest ``size`` numbers, in memory that does not grow."""
+    """The newest ``size`` numbers, in memory that does not grow. One thread writes; any thread reads without a lock."""
 
     __slots__ = ("_ring", "count")
 
     def __init__(self, size: int) -> None:
-        self._ring = array("d", [NEVER]) * size
+        self._ring = array("d", [NEVER]) * (size + 1)  # one is being written while the others are read
         self.count = 0
 
     def append(self, value: float) -> None:
         self._ring[self.count % len(self._ring)] = value
         self.count += 1
 
+    def items(self) -> tuple[tuple[int, float], ...]:
+        """(how many came before, number), oldest first."""
+        while True:
+            count, ring = self.count, self._ring[:]
+            if count == self.count:  # else it was written meanwhile
+                break
+        return tuple((place, ring[place % len(ring)]) for place in range(max(0, count + 1 - len(ring)), count))
+
     def values(self) -> list[float]:
-        """Oldest first. Safe beside a thread that appends: the ring is copied in one piece."""
-        count, ring = self.count, self._ring[:]
-        start = count % len(ring)
-        return [value for value in ring[start:] + ring[:start] if not math.isnan(value)]
+        """Oldest first."""
+        return [value for _, value in self.items()]
 
 
-class SequenceTimes:
-    """When something happened to each of the newest ``size`` sequences, which come one by one."""
+class SequenceTimes(FixedWindow):
+    """When something happened to each of the newest ``size`` sequences, which come one by one from 0."""
 
-    __slots__ = ("_ring", "newest")
-
-    def __init__(self, size: int) -> None:
-        self._ring = array("d", [NEVER]) * size
-        self.newest = -1
-
-    def note(self, sequence_id: int, at: float) -> None:
-        self._ring[sequence_id % len(self._ring)] = at
-        self.newest = sequence_id
+    __slots__ = ()
 
     def at(self, sequence_id: int) -> float:
         """NaN when that sequence is not there (any more)."""
         size = len(self._ring)
-        return self._ring[sequence_id % size] if 0 <= self.newest - sequence_id < size else NEVER
-
-    def items(self) -> tuple[tuple[int, float], ...]:
-        newest, ring = self.newest, self._ring[:]
-        return tuple((seq, ring[seq % len(ring)]) for seq in range(max(0, newest + 1 - len(ring)), newest + 1))
+        return self._ring[sequence_id % size] if 0 < self.count - sequence_id < size else NEVER
 
 
 class SessionRecord:
     """What a session's metrics are made of. Written under the scheduling lock, read without it."""
 
-    __slots__ = ("accepted", "emitted", "_first_latency", "_control_latencies", "_periods", "_seen_controls")
+    __slots__ = (
+        "accepted",
+        "emitted",
+        "_first_accepted",
+        "_first_latency",
+        "_control_latencies",
+        "_periods",
+        "_seen_controls",
+    )
 
     def __init__(self, window: int) -> None:
         self.accepted = SequenceTimes(window)
         self.emitted = SequenceTimes(window)
-        self._first_latency = NEVER
+        self._first_accepted = self._first_latency = NEVER
         self._control_latencies = FixedWindow(window)
         self._periods = FixedWindow(window)
         self._seen_controls: dict[str, int] = {}
 
-    def note_output(self, sequence_id: int, at: float) -> None:
-        """The first output of the session."""
+    def note_accepted(self, at: float) -> None:
+        """The next sequence has all its inputs."""
+        if self.accepted.count == 0:
+            self._first_accepted = at
+        self.accepted.append(at)
+
+    def note_output(self, at: float) -> None:
+        """Something has come out."""
         if math.isnan(self._first_latency):
-            self._first_latency = at - self.accepted.at(sequence_id)
+            self._first_latency = at - self._first_accepted
 
     def note_chunk(self, sequence_id: int, at: float, controls: dict[str, ControlStamp] | None) -> None:
         """All outputs of a sequence are out; ``controls`` is ``None`` in a pipeline that has none."""
         if sequence_id > 0:
             self._periods.append(at - self.emitted.at(sequence_id - 1))
-        self.emitted.note(sequence_id, at)
+        self.emitted.append(at)
         if controls is None:
-            self._control_latencies.append(at - self.accepted.at(sequence_id))
+            latency = at - self.accepted.at(sequence_id)
+            if not math.isnan(latency):  # a pipeline that is deeper than the window
+                self._control_latencies.append(latency)
             return
         for artifact, (version, set_at) in controls.items():
             if version > self._seen_controls.get(artifact, 0):

@@ -10,14 +10,10 @@ from types import TracebackType
 from ..waiters import enlist
 from .actor import StreamingActorHealth, StreamingStageActor
 from .cleanup import SessionReleaser
+from .deadline import Deadline
 from .diagnostics import StreamingArtifactStats, StreamingSchedulerDiagnostics
 from .dispatcher import Dispatcher
-from .errors import (
-    SessionActiveError,
-    StreamingBackpressureError,
-    StreamingSessionError,
-    UnknownSessionError,
-)
+from .errors import StreamingBackpressureError, StreamingSessionError
 from .graph import PipelineGraph
 from .health import StreamingPipelineHealth
 from .ingress import check_artifacts, check_final, check_open, check_sequence, has_room
@@ -25,9 +21,10 @@ from .metrics import StreamingSessionMetrics
 from .outputs import StreamingOutput
 from .scheduler import Scheduler
 from .session import RUNNING, StreamingSession
+from .session_table import SessionTable
 from .specs import StreamingPipelineSpec, check_count, check_name
 from .stage_actors import ActorFactory, StageActors
-from .tasks import StreamingSessionCloseReason, StreamingSessionContext, StreamingSessionStatus
+from .tasks import StreamingSessionCloseReason, StreamingSessionStatus
 from .timings import StreamingStageIdleInterval, StreamingStageTiming
 from .work import ActorLane
 
@@ -66,15 +63,13 @@ class StreamingPipelineOrchestrator:
         check_count("metrics_window", metrics_window)
         self._graph = PipelineGraph(spec)
         self._clock = clock
-        self._window = max(metrics_window, self._graph.widest)
         self._actors = StageActors(self._graph, actors)
         self._releaser = SessionReleaser(
             self._actors.stage_ids, self._actors.restartable, self._on_released, cleanup_timeout
         )
         self._scheduler = Scheduler(self._graph, self._actors.lanes, clock)
         self._dispatcher = Dispatcher(self._scheduler, self._releaser)
-        self._sessions: dict[str, StreamingSession] = {}
-        self._epochs = 0
+        self._sessions = SessionTable(self._graph, max(metrics_window, self._graph.widest))
         self._closed = False
 
     def __enter__(self) -> StreamingPipelineOrchestrator:
@@ -100,15 +95,8 @@ class StreamingPipelineOrchestrator:
         self._actors.revive(self._on_replaced)
         with self._dispatcher as scheduler:
             self._check_not_closed()
-            self._check_free(session_id)
-            context = StreamingSessionContext(session_id, self._epochs + 1)
             lanes = tuple(desk.lane for desk in scheduler.desks)
-            session = StreamingSession(context, self._graph, lanes, None, self._window)
-            if final_sequence_id is not None and check_final(session, final_sequence_id):
-                session.final = final_sequence_id
-            self._epochs += 1
-            self._sessions[session_id] = session
-            return self._epochs
+            return self._sessions.add(session_id, lanes, final_sequence_id).context.session_epoch
 
     def finish_inputs(self, session_id: str, final_sequence_id: int) -> None:
         """Say which sequence is the last. Inputs up to it are still taken.
@@ -118,7 +106,7 @@ class StreamingPipelineOrchestrator:
                 already and cannot be told any more that it is the last.
             SessionEndedError: the session has ended.
         """
-        session = self._session(session_id)
+        session = self._sessions.get(session_id)
         with self._dispatcher:
             check_open(session)
             if check_final(session, final_sequence_id):
@@ -133,14 +121,17 @@ class StreamingPipelineOrchestrator:
         Raises:
             TimeoutError: after ``timeout`` seconds; the session goes on draining.
             StreamingCleanupError: a stage could not release it.
+            BaseException: what the session has failed with, so that not everything was made.
         """
-        session, deadline = self._session(session_id), Deadline(timeout)
+        session, deadline = self._sessions.get(session_id), Deadline(timeout)
         with self._dispatcher as scheduler:
             if session.status is RUNNING and not session.draining:
                 scheduler.drain(session)
         if not self._watch(session, lambda: session.finished or session.status is not RUNNING, deadline):
             raise TimeoutError(f"session {session_id!r} was not drained within {timeout} s")
         self._end(session, StreamingSessionStatus.CLOSED, StreamingSessionCloseReason.CLOSED, deadline)
+        if session.error is not None:
+            raise session.error
 
     def cancel_session(self, session_id: str, timeout: float = 5.0) -> None:
         """Drop what waits, and release the session when its work in progress is over; its outputs stay readable.
@@ -149,7 +140,7 @@ class StreamingPipelineOrchestrator:
             TimeoutError: after ``timeout`` seconds; the rest happens in the background.
             StreamingCleanupError: a stage could not release it.
         """
-        session, deadline = self._session(session_id), Deadline(timeout)
+        session, deadline = self._sessions.get(session_id), Deadline(timeout)
         self._end(session, StreamingSessionStatus.CANCELLED, StreamingSessionCloseReason.CANCELLED, deadline)
 
     def close_session(self, session_id: str, timeout: float = 5.0) -> None:
@@ -159,7 +150,7 @@ class StreamingPipelineOrchestrator:
             TimeoutError: after ``timeout`` seconds; the rest happens in the background.
             StreamingCleanupError: a stage could not release it. The session stays known, and its id is not used again.
         """
-        session, deadline = self._session(session_id), Deadline(timeout)
+        session, deadline = self._sessions.get(session_id), Deadline(timeout)
         session.forget = True
         self._end(session, StreamingSessionStatus.CLOSED, StreamingSessionCloseReason.CLOSED, deadline)
         self._forget(session)
@@ -183,13 +174,13 @@ class StreamingPipelineOrchestrator:
 
     def try_push_inputs(self, session_id: str, sequence_id: int, inputs: Mapping[str, object]) -> bool:
         """Give inputs of a sequence, all or none. False when there is no room now. Errors as in :meth:`push_input`."""
-        session = self._session(session_id)
+        session = self._sessions.get(session_id)
         with self._dispatcher as scheduler:
             return self._try_push(scheduler, session, sequence_id, inputs)
 
     async def push_inputs(self, session_id: str, sequence_id: int, inputs: Mapping[str, object]) -> None:
         """Give inputs of a sequence, all at once, as soon as there is room. Errors as in :meth:`push_input`."""
-        session = self._session(session_id)
+        session = self._sessions.get(session_id)
         while True:
             with self._dispatcher as scheduler:
                 if self._try_push(scheduler, session, sequence_id, inputs):
@@ -208,7 +199,7 @@ class StreamingPipelineOrchestrator:
 
     def can_push_inputs(self, session_id: str, artifacts: Iterable[str]) -> bool:
         """Whether the next sequence of all these inputs would be taken now."""
-        session, wanted = self._session(session_id), tuple(artifacts)
+        session, wanted = self._sessions.get(session_id), tuple(artifacts)
         check_artifacts(self._graph, wanted)
         with self._dispatcher:
             if session.status is not RUNNING or session.draining:
@@ -229,21 +220,21 @@ class StreamingPipelineOrchestrator:
             SessionEndedError: the session has ended.
             ValueError: there is no such control.
         """
-        session = self._session(session_id)
+        session = self._sessions.get(session_id)
         if artifact not in self._graph.controls:
             raise ValueError(f"{artifact!r} is not a control; expected one of {sorted(self._graph.controls)}")
         with self._dispatcher:
             if session.status is not RUNNING:
                 check_open(session)
-            version = session.controls[artifact][1] + 1
-            session.controls[artifact] = (value, version, self._clock())
-            return version
+            before = session.controls[artifact]  # let go of when this returns, not under the lock
+            session.controls[artifact] = (value, before[1] + 1, self._clock())
+        return before[1] + 1
 
     # -- outputs
 
     def poll_outputs(self, session_id: str) -> list[StreamingOutput]:
         """All outputs that are ready, in order: ``(sequence_id, artifact, value)`` each. Never waits."""
-        session = self._session(session_id)
+        session = self._sessions.get(session_id)
         with self._dispatcher as scheduler:
             return scheduler.read(session, len(session.outputs))
 
@@ -252,7 +243,7 @@ class StreamingPipelineOrchestrator:
 
         Every output goes to one reader. When the session has failed, its error is raised after the last output.
         """
-        return self._outputs(self._session(session_id))
+        return self._outputs(self._sessions.get(session_id))
 
     async def _outputs(self, session: StreamingSession) -> AsyncIterator[StreamingOutput]:
         while True:
@@ -278,19 +269,19 @@ class StreamingPipelineOrchestrator:
 
     def status(self, session_id: str) -> StreamingSessionStatus:
         """Where the session is in its life."""
-        return self._session(session_id).status
+        return self._sessions.get(session_id).status
 
     def error(self, session_id: str) -> BaseException | None:
         """Why the session has failed."""
-        return self._session(session_id).error
+        return self._sessions.get(session_id).error
 
     def cleanup_error(self, session_id: str) -> BaseException | None:
         """Why the session could not be released entirely."""
-        return self._session(session_id).cleanup_error
+        return self._sessions.get(session_id).cleanup_error
 
     def artifact_stats(self, session_id: str) -> StreamingArtifactStats:
         """What the session holds now."""
-        session = self._session(session_id)
+        session = self._sessions.get(session_id)
         with self._dispatcher:
             return session.artifact_stats()
 
@@ -304,17 +295,17 @@ class StreamingPipelineOrchestrator:
 
     def stage_timings(self, session_id: str, stage_id: str) -> tuple[StreamingStageTiming, ...]:
         """The newest sequences of a session at a stage. ``KeyError`` for an unknown stage."""
-        progress = self._session(session_id).stages[self._graph.index[stage_id]]
+        progress = self._sessions.get(session_id).stages[self._graph.index[stage_id]]
         return progress.record.timings(stage_id)
 
     def stage_idle_intervals(self, session_id: str, stage_id: str) -> tuple[StreamingStageIdleInterval, ...]:
         """How long a stage had nothing of a session, and why. ``KeyError`` for an unknown stage."""
-        progress = self._session(session_id).stages[self._graph.index[stage_id]]
+        progress = self._sessions.get(session_id).stages[self._graph.index[stage_id]]
         return progress.record.idle_intervals(stage_id, progress.table.queued)
 
     def session_metrics(self, session_id: str) -> StreamingSessionMetrics:
         """How the session does. Takes no lock."""
-        return self._session(session_id).record.snapshot()
+        return self._sessions.get(session_id).record.snapshot()
 
     def actor_health(self, stage_id: str) -> StreamingActorHealth:
         """How a stage's actor is. ``KeyError`` for an unknown stage."""
@@ -335,7 +326,7 @@ class StreamingPipelineOrchestrator:
 
         One that has ended is idle when it is released. False after ``timeout`` seconds.
         """
-        session = self._session(session_id)
+        session = self._sessions.get(session_id)
         return self._watch(session, lambda: session.idle, Deadline(timeout))
 
     def close(self, timeout: float = 300.0) -> None:
@@ -347,7 +338,7 @@ class StreamingPipelineOrchestrator:
         deadline = Deadline(timeout)
         with self._dispatcher as scheduler:
             self._closed = True
-            sessions = list(self._sessions.values())
+            sessions = self._sessions.all()
             for session in sessions:
                 if session.status is RUNNING:
                     scheduler.end(session, StreamingSessionStatus.CLOSED, StreamingSessionCloseReason.SHUTDOWN)
@@ -360,24 +351,9 @@ class StreamingPipelineOrchestrator:
 
     # -- steps
 
-    def _session(self, session_id: str) -> StreamingSession:
-        session = self._sessions.get(session_id)
-        if session is None:
-            raise UnknownSessionError(f"there is no session {session_id!r}")
-        return session
-
     def _check_not_closed(self) -> None:
         if self._closed:
             raise StreamingSessionError("the pipeline is closed")
-
-    def _check_free(self, session_id: str) -> None:
-        last = self._sessions.get(session_id)
-        if last is None or (last.released and last.cleanup_error is None):
-            return
-        if last.status is RUNNING:
-            raise SessionActiveError(f"session {session_id!r} is running; close it first, or use another id")
-        why = "is not released yet; try again later" if last.cleanup_error is None else str(last.cleanup_error)
-        raise SessionActiveError(f"the last session {session_id!r} {why}")
 
     def _try_push(
         self, scheduler: Scheduler, session: StreamingSession, sequence_id: int, inputs: Mapping[str, object]
@@ -434,23 +410,8 @@ class StreamingPipelineOrchestrator:
 
     def _forget(self, session: StreamingSession) -> None:
         with self._dispatcher:
-            if session.cleanup_error is None and self._sessions.get(session.session_id) is session:
-                del self._sessions[session.session_id]
+            self._sessions.forget(session)
 
     def _on_replaced(self, index: int, lane: ActorLane, error: BaseException) -> None:
         with self._dispatcher as scheduler:
             scheduler.replace(index, lane, error)
-
-
-class Deadline:
-    """A moment ``timeout`` seconds from now."""
-
-    __slots__ = ("timeout", "_end")
-
-    def __init__(self, timeout: float) -> None:
-        self.timeout = timeout
-        self._end = time.monotonic() + timeout
-
-    def remaining(self) -> float:
-        """Seconds, 0 when it has passed."""
-        return min(max(0.0, self._end - time.monotonic()), threading.TIMEOUT_MAX)

@@ -6,6 +6,7 @@ import heapq
 from typing import TYPE_CHECKING
 
 from .graph import StageTable
+from .slots import Slot
 from .specs import StageOrdering
 from .timings import Hold, StageRecord
 
@@ -85,3 +86,24 @@ class StageProgress:
             self.ahead.remove(self.base)
             self.base += 1
         return sequence_id
+
+    def has_room(self, sequence_id: int, output_capacity: int) -> bool:
+        """Whether all that the stage makes of a sequence has a place."""
+        session, table = self.session, self.table
+        for target, capacity in table.room:
+            if sequence_id >= session.stages[target].base + capacity:
+                return False
+        for number in table.outputs.values():
+            if sequence_id >= session.polled[number] + output_capacity:
+                return False
+        return True
+
+    def drop(self, start: int) -> list[Slot]:
+        """Take away what waits, from sequence ``start`` on."""
+        dropped: list[Slot] = []
+        for sequence_id in [waiting for waiting in self.arrived if waiting >= start]:
+            mask = self.arrived.pop(sequence_id)
+            arrived = (artifact for artifact in self.table.queued if mask & self.table.bits[artifact])
+            dropped += [self.session.release(artifact, sequence_id) for artifact in arrived]
+        self.ready = sorted(waiting for waiting in self.ready if waiting < start)
+        return dropped

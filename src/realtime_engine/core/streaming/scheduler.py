@@ -5,17 +5,17 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from ..waiters import Waiter
 from .desk import ResourceGroup, StageDesk
 from .diagnostics import SchedulerCounts
+from .effects import Effects
 from .errors import StreamingCleanupError
 from .graph import PipelineGraph, StageTable
 from .outputs import StreamingOutput
 from .progress import StageProgress
 from .session import RUNNING, StreamingSession
-from .slots import Controls, Slot, merged
+from .slots import Controls, Slot
 from .tasks import (
     StreamingSessionCloseReason,
     StreamingSessionStatus,
@@ -26,22 +26,6 @@ from .timings import Hold
 from .work import ActorLane, StageWork, WithdrawnError
 
 logger = logging.getLogger(__name__)
-
-
-class Effects(NamedTuple):
-    """What is to be done outside the lock.
-
-    Attributes:
-        started: works to submit to their actors.
-        withdrawn: works to cancel at their actors.
-        woken: tasks to wake.
-        ended: sessions to release.
-    """
-
-    started: list[StageWork]
-    withdrawn: list[StageWork]
-    woken: list[Waiter]
-    ended: list[StreamingSession]
 
 
 class Scheduler:
@@ -71,6 +55,7 @@ class Scheduler:
         self.withdrawn: list[StageWork] = []
         self.woken: list[Waiter] = []
         self.ended: list[StreamingSession] = []
+        self.dropped: list[Slot] = []
         self._clock = clock
         self._requests = 0
         self._due: deque[int] = deque()  # stages that may be able to take something
@@ -84,10 +69,10 @@ class Scheduler:
 
     def take_effects(self) -> Effects | None:
         """What the caller has to do now; ``None`` when there is nothing."""
-        if not (self.started or self.withdrawn or self.woken or self.ended):
+        if not (self.started or self.withdrawn or self.woken or self.ended or self.dropped):
             return None
-        effects = Effects(self.started, self.withdrawn, self.woken, self.ended)
-        self.started, self.withdrawn, self.woken, self.ended = [], [], [], []
+        effects = Effects(self.started, self.withdrawn, self.woken, self.ended, self.dropped)
+        self.started, self.withdrawn, self.woken, self.ended, self.dropped = [], [], [], [], []
         return effects
 
     # -- events
@@ -101,7 +86,7 @@ class Scheduler:
             session.next_input[artifact] = sequence_id + 1
             self._arrive(session, targets, artifact, sequence_id, now)
         if session.accepted > sequence_id:
-            session.record.accepted.note(sequence_id, now)
+            session.record.note_accepted(now)
         self._admit_due(now)
 
     def answered(self, work: StageWork, outputs: Mapping[str, object] | None, error: BaseException | None) -> None:
@@ -112,7 +97,7 @@ class Scheduler:
                 self._count_late(session)
             return
         now = self._clock()
-        controls = self._controls_of(work) if self.graph.controls else None
+        controls = work.controls() if self.graph.controls else None
         self._take_back(work, now)
         if session.status is not RUNNING:
             if not isinstance(error, WithdrawnError):
@@ -161,9 +146,9 @@ class Scheduler:
         session.close_reason = reason
         session.error = error
         for progress in session.stages:
-            self._clear(progress, 0)
+            self._drop(progress, 0)
         for number, sequence_id in session.held:
-            session.release(self.graph.outputs[number], sequence_id)
+            self.dropped.append(session.release(self.graph.outputs[number], sequence_id))
         session.held.clear()
         self._wake(session.push_line)
         self._wake(session.output_line)
@@ -183,7 +168,7 @@ class Scheduler:
         last = session.accepted - 1
         session.final = last if session.final is None else min(last, session.final)
         for progress in session.stages:
-            self._clear(progress, session.final + 1)
+            self._drop(progress, session.final + 1)
         self._wake(session.push_line)
         self._check_finished(session)
         session.notify()
@@ -217,11 +202,7 @@ class Scheduler:
 
     def released(self, session: StreamingSession, error: BaseException | None) -> None:
         """All stages have let go of a session, or ``error`` says why not."""
-        readable = {(output.artifact, output.sequence_id) for output in session.outputs}
-        leaks = 0
-        for key in [key for key in session.slots if key not in readable]:
-            del session.slots[key]
-            leaks += 1
+        leaks = session.drop_leaks()
         self.counts.slot_leaks += leaks
         if leaks:
             logger.error("session %r: %d artifacts were left over", session.session_id, leaks)
@@ -250,7 +231,7 @@ class Scheduler:
         sequence_id = progress.next_ready()
         if sequence_id is None or progress.in_flight >= table.spec.max_in_flight_per_session:
             return
-        if not self._has_room(session, table, sequence_id):
+        if not progress.has_room(sequence_id, self.graph.spec.output_capacity_per_session):
             progress.hold = Hold.EDGE_CAPACITY
             return
         desk = self.desks[table.index]
@@ -260,15 +241,6 @@ class Scheduler:
         session.waiting_turns += 1
         desk.turns.add(progress)
         self._due.append(table.index)
-
-    def _has_room(self, session: StreamingSession, table: StageTable, sequence_id: int) -> bool:
-        for target, capacity in table.room:
-            if sequence_id >= session.stages[target].base + capacity:
-                return False
-        for number in table.outputs.values():
-            if sequence_id >= session.polled[number] + self.graph.spec.output_capacity_per_session:
-                return False
-        return True
 
     def _admit_due(self, now: float) -> None:
         while self._due:
@@ -326,11 +298,6 @@ class Scheduler:
             self.started.append(lane.backlog.popleft())
         self._due.extend(desk.freed)
 
-    def _controls_of(self, work: StageWork) -> Controls:
-        slots = work.session.slots
-        queued = work.progress.table.queued
-        return merged((slots[artifact, work.sequence_id].controls for artifact in queued), work.sampled)
-
     def _route(self, work: StageWork, outputs: Mapping[str, object], controls: Controls | None, now: float) -> None:
         session, table, sequence_id = work.session, work.progress.table, work.sequence_id
         for artifact, value in outputs.items():
@@ -353,7 +320,7 @@ class Scheduler:
             output.emitted_at = now
             output.controls = {name: version for name, (version, _) in (slot.controls or {}).items()}
             session.outputs.append(output)
-            session.record.note_output(sequence_id, now)
+            session.record.note_output(now)
             if min(session.emitted) > sequence_id:
                 session.record.note_chunk(sequence_id, now, slot.controls)
         if session.output_line:
@@ -367,19 +334,13 @@ class Scheduler:
         self._wake(session.output_line)
         session.notify()
 
-    def _clear(self, progress: StageProgress, start: int) -> None:
-        """Drop what waits at a stage, from sequence ``start`` on."""
-        session, table = progress.session, progress.table
-        for sequence_id in [waiting for waiting in progress.arrived if waiting >= start]:
-            mask = progress.arrived.pop(sequence_id)
-            for artifact in table.queued:
-                if mask & table.bits[artifact]:
-                    session.release(artifact, sequence_id)
-        progress.ready = sorted(waiting for waiting in progress.ready if waiting < start)
+    def _drop(self, progress: StageProgress, start: int) -> None:
+        """What waits at a stage, from sequence ``start`` on."""
+        self.dropped += progress.drop(start)
         if progress.queued and not progress.ready:
             progress.queued = False
-            session.waiting_turns -= 1
-            self.desks[table.index].turns.discard(progress)
+            progress.session.waiting_turns -= 1
+            self.desks[progress.table.index].turns.discard(progress)
 
     def _ended_if_quiet(self, session: StreamingSession) -> None:
         if not session.works:

@@ -82,12 +82,21 @@ class StreamingSession:
             return self.released
         return not self.works and not self.waiting_turns
 
-    def release(self, artifact: str, sequence_id: int) -> None:
-        """One use of a value is over."""
+    def release(self, artifact: str, sequence_id: int) -> Slot:
+        """One use of a value is over. The slot is returned so that the caller chooses where a value is let go of."""
         slot = self.slots[artifact, sequence_id]
         slot.references -= 1
         if slot.references == 0:
             del self.slots[artifact, sequence_id]
+        return slot
+
+    def drop_leaks(self) -> int:
+        """Forget values that nobody can read, of a session without work; returns how many there were."""
+        readable = {(output.artifact, output.sequence_id) for output in self.outputs}
+        leaked = [key for key in self.slots if key not in readable]
+        for key in leaked:
+            del self.slots[key]
+        return len(leaked)
 
     def artifact_stats(self) -> StreamingArtifactStats:
         return StreamingArtifactStats(len(self.slots), sum(slot.references for slot in self.slots.values()))

@@ -78,8 +78,8 @@ class StageRecord:
     __slots__ = ("_table", "_size", "newest")
 
     def __init__(self, size: int) -> None:
-        self._table = FRESH * size
-        self._size = size
+        self._table = FRESH * (size + 1)  # one is begun while the others are read
+        self._size = size + 1
         self.newest = -1
 
     def ready(self, sequence_id: int, at: float) -> None:
@@ -103,8 +103,11 @@ class StageRecord:
         self._table[sequence_id % self._size * FIELDS + COMPLETED] = at
 
     def _rows(self) -> Iterator[tuple[int, array[float]]]:
-        newest, table = self.newest, self._table[:]
-        for sequence_id in range(max(0, newest + 1 - self._size), newest + 1):
+        while True:
+            newest, table = self.newest, self._table[:]
+            if newest == self.newest:  # else a sequence began meanwhile, in the place of an old one
+                break
+        for sequence_id in range(max(0, newest + 2 - self._size), newest + 1):
             start = sequence_id % self._size * FIELDS
             row = table[start : start + FIELDS]
             if not math.isnan(row[READY]):

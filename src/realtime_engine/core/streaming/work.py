@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from .actor import StreamingStageActor
 from .errors import SessionEndedError
 from .progress import StageProgress
-from .slots import Controls
+from .slots import Controls, merged
 from .tasks import StreamingSessionStatus, StreamingStageInvocation
 
 
@@ -87,6 +87,11 @@ class StageWork:
         found = dict(inputs)
         self._sample_into(found)
         return found
+
+    def controls(self) -> Controls:
+        """The oldest version of every control that had a part in its outputs."""
+        slots, queued = self.session.slots, self.progress.table.queued
+        return merged((slots[artifact, self.sequence_id].controls for artifact in queued), self.sampled)
 
     def _sample_into(self, inputs: dict[str, object]) -> None:
         for artifact in self.progress.table.controls:
