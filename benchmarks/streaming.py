@@ -216,7 +216,7 @@ def measure_period(seconds: float) -> float:
 
 
 def measure_control_age(settings: int) -> float:
-    """The most chunk periods from the moment at which a control is set to the begin of the work that has it."""
+    """The most of the period between two begins that lies after a control was set; the second begin has it."""
     ages: list[float] = []
 
     async def measure() -> float:
@@ -228,13 +228,15 @@ def measure_control_age(settings: int) -> float:
                 continue
             if version:
                 begun = {timing.sequence_id: timing.begun_at for timing in pipeline.stage_timings("a", STAGES[1])}
-                ages.append((begun[output.sequence_id] or 0.0) - set_at)
+                newest, last = begun[output.sequence_id], begun[output.sequence_id - 1]
+                assert newest is not None and last is not None
+                ages.append((newest - set_at) / (newest - last))
             if len(ages) == settings:
                 break
             await asyncio.sleep(0.0013 * (len(ages) % 8))  # any moment of a period
             set_at, version = time.monotonic(), pipeline.set_control("a", "control", len(ages))
         await cancelled(feeding)
-        return max(ages) / (pipeline.session_metrics("a").chunk_period.p50_seconds or 0.010)
+        return max(ages)
 
     with running((0.005, 0.010, 0.005), control=True) as pipeline:
         return asyncio.run(measure())
