@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -186,6 +187,15 @@ def test_arguments_are_checked() -> None:
     with pytest.raises(Exception, match="pickle"):
         ProcessWorker(lambda: None)
     gc.collect()
+
+
+@pytest.mark.skipif(not SHARED_MEMORY.is_dir(), reason="shared memory is elsewhere here")
+def test_too_little_room_is_told_before_anything_starts() -> None:
+    before = segments()
+    too_much = shutil.disk_usage(SHARED_MEMORY).total + 2**20
+    with pytest.raises(OSError, match=f"no room for {too_much} bytes of shared memory in /dev/shm"):
+        ProcessWorker(Calculator, shared_bytes=too_much)
+    assert segments() == before
 
 
 def test_a_program_that_forgets_to_close_ends_without_a_word(tmp_path: Path) -> None:

@@ -91,11 +91,12 @@ class ServedSession:
         deadlines = Deadlines(self._interval_ns, MONOTONIC.now_ns())
         try:
             while True:
-                await self._resumed.wait()
+                if not self.active:
+                    await self._resumed.wait()
+                    deadlines.resume(MONOTONIC.now_ns())
                 await self._sleep_until(deadlines.next_ns)
                 if not self.active:
                     continue
-                deadlines.resume(MONOTONIC.now_ns())
                 await self._pipeline.push_inputs(self.session_id, *life.next_request())
                 deadlines.tick_ended(MONOTONIC.now_ns())
         except Exception as error:  # the session is over; if a stage failed it, the reader says so
