@@ -50,10 +50,16 @@ class CountingModel:
         self.seeds: dict[str, int] = {}
         self.totals: dict[str, int] = {}
         self.closed: list[tuple[str, str, int]] = []
+        self._planned = threading.Semaphore(0)
+
+    async def await_plan(self) -> None:
+        """One more chunk has been in the first stage."""
+        assert await asyncio.to_thread(self._planned.acquire, timeout=PATIENCE_S)
 
     def plan(self, work: StreamingStageInvocation) -> Mapping[str, object]:
         request = work.inputs["request"]
         assert isinstance(request, ChunkRequest)
+        self._planned.release()
         if work.is_first:
             assert work.key.session_id not in self.seeds
             self.seeds[work.key.session_id] = request.context["seed"]

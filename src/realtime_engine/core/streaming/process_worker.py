@@ -6,6 +6,7 @@ import errno
 import multiprocessing
 import os
 import pickle
+import secrets
 import shutil
 import threading
 import time
@@ -21,6 +22,9 @@ from .shared_arrays import SharedArrays
 from .worker_process import ATTACHED, ERROR, READY, run_worker, unpack_error
 
 __all__ = ["ProcessWorker"]
+
+SHARED_MEMORY_PREFIX = "rte_"
+"""Of the names of pieces of shared memory; the number of the process that made them follows."""
 
 _DEATH_PATIENCE_S = 5.0  # for a process that was killed
 
@@ -219,7 +223,8 @@ class _Segments:
         self._memories: list[SharedMemory] = []
         try:
             for _ in range(2):
-                self._memories.append(SharedMemory(create=True, size=size))
+                name = f"{SHARED_MEMORY_PREFIX}{os.getpid()}_{secrets.token_hex(4)}"
+                self._memories.append(SharedMemory(name, create=True, size=size))
                 _reserve(self._memories[-1])
         except BaseException:
             self.close()
