@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
+from .errors import StreamingError
 from .orchestrator import StreamingPipelineOrchestrator
 from .outputs import StreamingOutput
 from .tasks import StreamingSessionStatus
@@ -76,9 +78,10 @@ class _Feeder(threading.Thread):
         try:
             asyncio.run(self._feed())
         except BaseException as error:
-            if self._pipeline.status(self._session_id) is StreamingSessionStatus.RUNNING:
-                self.error = error
-                self._pipeline.cancel_session(self._session_id)
+            with contextlib.suppress(StreamingError, TimeoutError):  # closing the session tells what stays of it
+                if self._pipeline.status(self._session_id) is StreamingSessionStatus.RUNNING:
+                    self.error = error
+                    self._pipeline.cancel_session(self._session_id)
 
     async def _feed(self) -> None:
         iterator = iter(self._inputs)
