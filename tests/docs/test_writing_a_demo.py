@@ -66,6 +66,17 @@ async def test_the_demo_is_served_and_reacts_to_a_key(url: str) -> None:
         await asyncio.wait_for(frame_to_the_left(client, start), PATIENCE_S)
 
 
+async def test_the_pipeline_is_served_and_reacts_to_a_key(tmp_path: Path) -> None:
+    (tmp_path / "my_pipeline.py").write_text(next(block for block in blocks() if "StreamingEngine" in block))
+    with Command("serve", "my_pipeline.py:demo", "--port", "0", cwd=tmp_path) as running:
+        async with RealtimeClient.connect(running.url()) as client:
+            start = lantern((await client.next_frame(PATIENCE_S)).pixels)
+            seq = client.press("KeyD")
+            moved = await asyncio.wait_for(frame_to_the_right(client, start + 40), PATIENCE_S)
+            assert moved.action_seq is not None and moved.action_seq >= seq
+        assert running.interrupt() == 0
+
+
 async def frame_to_the_right(client: RealtimeClient, x: float) -> ClientFrame:
     async for frame in client.frames():
         if lantern(frame.pixels) > x:

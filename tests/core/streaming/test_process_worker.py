@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
+import signal
 import subprocess
 import sys
-import textwrap
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 
 from realtime_engine.core.streaming.errors import StreamingActorFailedError, StreamingWorkerError
-from realtime_engine.core.streaming.process_worker import ProcessWorker
+from realtime_engine.core.streaming.process_worker import SHARED_MEMORY_PREFIX, ProcessWorker
 from realtime_engine.core.streaming.worker_process import WorkerTraceback
 
 from .workers import PATIENCE_S, Calculator, die_at_once, hang_at_once, make_nothing
@@ -22,8 +23,9 @@ from .workers import PATIENCE_S, Calculator, die_at_once, hang_at_once, make_not
 SHARED_MEMORY = Path("/dev/shm")
 
 
-def segments() -> set[str]:
-    return {path.name for path in SHARED_MEMORY.glob("psm_*")} if SHARED_MEMORY.is_dir() else set()
+def segments(pid: int | None = None) -> list[str]:
+    """Names that a process, by default this one, has left in the file system."""
+    return [path.name for path in SHARED_MEMORY.glob(f"{SHARED_MEMORY_PREFIX}{pid or os.getpid()}_*")]
 
 
 @pytest.fixture(scope="module")
@@ -129,14 +131,12 @@ def test_calls_from_many_threads_do_not_mix(worker: ProcessWorker) -> None:
 
 
 def test_no_name_is_left_while_it_lives(worker: ProcessWorker) -> None:
-    before = segments()
     with ProcessWorker(Calculator) as other:
         assert (other.fill((100, 100), 1.0) == 1).all()
-        assert segments() == before
+        assert segments() == []
 
 
 def test_a_killed_child_fails_the_call_and_the_worker() -> None:
-    before = segments()
     worker = ProcessWorker(Calculator, name="denoiser")
     with pytest.raises(StreamingActorFailedError, match="'denoiser' has failed: its process died .signal 9."):
         worker.die()
@@ -145,11 +145,10 @@ def test_a_killed_child_fails_the_call_and_the_worker() -> None:
         worker.double(1)
     worker.close()
     assert worker.closed and worker.failed
-    assert segments() == before
+    assert segments() == []
 
 
 def test_a_close_in_the_middle_of_a_call_cuts_it_off() -> None:
-    before = segments()
     worker = ProcessWorker(Calculator)
     with ThreadPoolExecutor(1) as pool:
         call = pool.submit(worker.hang)
@@ -162,7 +161,7 @@ def test_a_close_in_the_middle_of_a_call_cuts_it_off() -> None:
     worker.close()
     with pytest.raises(StreamingActorFailedError, match="is closed"):
         worker.double(1)
-    assert segments() == before
+    assert segments() == []
 
 
 @pytest.mark.parametrize(
@@ -170,14 +169,13 @@ def test_a_close_in_the_middle_of_a_call_cuts_it_off() -> None:
     [
         (make_nothing, LookupError, "no weights here"),
         (die_at_once, StreamingActorFailedError, "exit code 7"),
-        (hang_at_once, TimeoutError, "not ready within 1.0 s"),
+        (hang_at_once, TimeoutError, "not ready within 0.3 s"),
     ],
 )
 def test_an_object_that_cannot_be_made_leaves_nothing(factory: object, error: type[Exception], text: str) -> None:
-    before = segments()
     with pytest.raises(error, match=text):
-        ProcessWorker(factory, start_timeout=1.0 if factory is hang_at_once else PATIENCE_S)  # type: ignore[arg-type]
-    assert segments() == before
+        ProcessWorker(factory, start_timeout=0.3 if factory is hang_at_once else PATIENCE_S)  # type: ignore[arg-type]
+    assert segments() == []
 
 
 def test_arguments_are_checked() -> None:
@@ -188,27 +186,43 @@ def test_arguments_are_checked() -> None:
     gc.collect()
 
 
-def test_a_program_that_forgets_to_close_ends_without_a_word(tmp_path: Path) -> None:
-    script = tmp_path / "forgetful.py"
-    script.write_text(
-        textwrap.dedent(
-            """
-            import os, signal
-            from realtime_engine.core.streaming.process_worker import ProcessWorker
-            from tests.core.streaming.workers import Calculator
+@pytest.mark.skipif(not SHARED_MEMORY.is_dir(), reason="shared memory is elsewhere here")
+def test_too_little_room_is_told_before_anything_starts() -> None:
+    too_much = shutil.disk_usage(SHARED_MEMORY).total + 2**20
+    with pytest.raises(OSError, match=f"no room for {too_much} bytes of shared memory in /dev/shm"):
+        ProcessWorker(Calculator, shared_bytes=too_much)
+    assert segments() == []
 
-            if __name__ == "__main__":
-                kept = ProcessWorker(Calculator)
-                killed = ProcessWorker(Calculator)
-                os.kill(killed.pid, signal.SIGKILL)
-                assert (kept.fill((200, 200), 2.0) == 2).all()
-            """
-        )
-    )
+
+PROGRAM = """
+import os, signal
+from realtime_engine.core.streaming.process_worker import ProcessWorker
+from tests.core.streaming.workers import Calculator
+
+if __name__ == "__main__":
+    worker = ProcessWorker(Calculator)
+    assert (worker.fill((200, 200), 2.0) == 2).all()
+    {last}
+"""
+
+
+def run_program(folder: Path, last: str) -> tuple[int, str, list[str]]:
+    """Exit code and output of a program with a worker in it that ends in this way, and the names that it left."""
     root = Path(__file__).parents[3]
-    before = segments()
+    (folder / "program.py").write_text(PROGRAM.format(last=last))
+    command = [sys.executable, "-W", "error", str(folder / "program.py")]
     paths = {"PYTHONPATH": os.pathsep.join((str(root), str(root / "src")))}
-    command = [sys.executable, "-W", "error", str(script)]
-    ended = subprocess.run(command, env={**os.environ, **paths}, capture_output=True, text=True, timeout=PATIENCE_S)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
-    assert segments() == before
+    with subprocess.Popen(
+        command, env={**os.environ, **paths}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as program:
+        output, _ = program.communicate(timeout=PATIENCE_S)  # ends when its child, which has the pipe too, is gone
+    return program.returncode, output, segments(program.pid)
+
+
+@pytest.mark.parametrize("last", ["pass", "os.kill(worker.pid, signal.SIGKILL)"])
+def test_a_program_that_forgets_to_close_ends_without_a_word(tmp_path: Path, last: str) -> None:
+    assert run_program(tmp_path, last) == (0, "", [])
+
+
+def test_a_program_that_is_killed_takes_its_worker_along_and_leaves_nothing(tmp_path: Path) -> None:
+    assert run_program(tmp_path, "os.kill(os.getpid(), signal.SIGKILL)") == (-signal.SIGKILL, "", [])

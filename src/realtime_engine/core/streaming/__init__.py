@@ -3,6 +3,7 @@
 from .actor import StreamingActorHealth, StreamingActorState, StreamingStageActor
 from .batched_actor import BatchedStageActor
 from .diagnostics import StreamingArtifactStats, StreamingSchedulerDiagnostics
+from .engine import StreamingEngine
 from .errors import (
     InvalidStageOutputError,
     SequenceError,
@@ -20,9 +21,11 @@ from .errors import (
 from .health import StreamingPipelineHealth
 from .local_actor import LocalStageActor
 from .metrics import StreamingLatencySummary, StreamingSessionMetrics
+from .offline import run_offline
 from .orchestrator import StreamingPipelineOrchestrator
 from .outputs import StreamingOutput
 from .process_worker import ProcessWorker
+from .request import ChunkRequest
 from .specs import (
     StageOrdering,
     StreamingEdgeSpec,
@@ -42,6 +45,7 @@ from .worker_actor import ParallelWorkerStageActor
 
 __all__ = [
     "BatchedStageActor",
+    "ChunkRequest",
     "InvalidStageOutputError",
     "LocalStageActor",
     "ParallelWorkerStageActor",
@@ -58,6 +62,7 @@ __all__ = [
     "StreamingBackpressureError",
     "StreamingCleanupError",
     "StreamingEdgeSpec",
+    "StreamingEngine",
     "StreamingError",
     "StreamingLatencySummary",
     "StreamingOutput",
@@ -79,4 +84,5 @@ __all__ = [
     "StreamingTaskKey",
     "StreamingWorkerError",
     "UnknownSessionError",
+    "run_offline",
 ]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
+import os
 import pickle
+import secrets
+import shutil
 import threading
 import time
 from collections.abc import Callable
 from multiprocessing.connection import wait
 from multiprocessing.shared_memory import SharedMemory
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -17,6 +22,9 @@ from .shared_arrays import SharedArrays
 from .worker_process import ATTACHED, ERROR, READY, run_worker, unpack_error
 
 __all__ = ["ProcessWorker"]
+
+SHARED_MEMORY_PREFIX = "rte_"
+"""Of the names of pieces of shared memory; the number of the process that made them follows."""
 
 _DEATH_PATIENCE_S = 5.0  # for a process that was killed
 
@@ -36,12 +44,13 @@ class ProcessWorker:
 
     Args:
         factory: picklable, without arguments; called in the child, where the object then lives on the main thread.
-        shared_bytes: size of each piece of shared memory; its pages are taken when they are first used.
+        shared_bytes: size of each piece of shared memory.
         start_timeout: seconds until the object must be there.
         name: of the process, and in errors.
 
     Raises:
         ValueError: naming the argument.
+        OSError: there is too little shared memory.
         TimeoutError: the object was not there in time.
         StreamingActorFailedError: the process died before.
         BaseException: what ``factory`` raised.
@@ -211,9 +220,12 @@ class _Segments:
 
     def __init__(self, size: int) -> None:
         self._linked = True
-        self._memories = [SharedMemory(create=True, size=size)]
+        self._memories: list[SharedMemory] = []
         try:
-            self._memories.append(SharedMemory(create=True, size=size))
+            for _ in range(2):
+                name = f"{SHARED_MEMORY_PREFIX}{os.getpid()}_{secrets.token_hex(4)}"
+                self._memories.append(SharedMemory(name, create=True, size=size))
+                _reserve(self._memories[-1])
         except BaseException:
             self.close()
             raise
@@ -230,6 +242,22 @@ class _Segments:
         self.unlink()
         for memory in self._memories:
             memory.close()
+
+
+def _reserve(memory: SharedMemory) -> None:
+    """Take the pages now: where there are too few, as in many a container, the first write would end the process."""
+    path = Path("/dev/shm") / memory.name
+    if not path.exists():
+        return
+    try:
+        if memory.size > shutil.disk_usage(path.parent).free:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, memory.size)
+    except OSError as error:
+        raise OSError(
+            error.errno, f"no room for {memory.size} bytes of shared memory in {path.parent}; give less shared_bytes"
+        ) from error
 
 
 def _way_of_death(exitcode: int | None) -> str:

@@ -1,0 +1,322 @@
+"""What does the streaming scheduler cost, how evenly does it share, and how fresh are its controls?
+
+    python benchmarks/streaming.py [--json FILE] [--quick]
+
+- Throughput: three stages that do nothing, every session fed as fast as the pipeline takes it, by two tasks a session
+  on one event loop. CPU is that of the whole process, the feeding and reading included.
+- Memory: growth of what Python has allocated between two moments of one session that lie 100,000 chunks apart.
+- Delivery: from the moment at which an output can be read to the reader, at 100 chunks a second.
+- Pipelining: the period of chunks through stages of 5, 10 and 5 ms, over 10 ms. A stage of this benchmark sleeps.
+- Control age: from setting a control to the begin of the work that has it, in periods of chunks; the most at full load.
+- Shares: four sessions at full load on stages of 3, 15 and 5 ms; how far the one furthest from a quarter is off. And
+  beside four that take all they can, one at 5 chunks a second: how often it is refused.
+
+The figures are medians over rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import statistics
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from realtime_engine.core.streaming import (
+    LocalStageActor,
+    StreamingEdgeSpec,
+    StreamingPipelineOrchestrator,
+    StreamingPipelineSpec,
+    StreamingStageInvocation,
+    StreamingStageSpec,
+)
+
+Figures = dict[str, float]
+STAGES = ("encode", "denoise", "decode")
+SESSIONS = (1, 8, 64, 256)
+
+LEAST = {f"chunks a second, {count}": 3000.0 for count in ("1 session", "64 sessions")}
+MOST = {
+    "CPU a chunk, 64 sessions to 1": 1.5,
+    "memory growth, 100,000 chunks [kB]": 1000.0,
+    "delivery p95 [ms]": 2.0,
+    "period to slowest stage": 1.1,
+    "control age [chunks]": 1.0,
+    "furthest from a fair share [%]": 10.0,
+    "refusals of a slow session": 0.0,
+}
+
+
+def chain(edge_capacity: int, control: bool) -> StreamingPipelineSpec:
+    """Three stages in a row; the middle one may read a control."""
+    artifacts = ("source", "encoded", "latent", "frames")
+    consumes = [{artifact} for artifact in artifacts[:3]]
+    edges = [
+        StreamingEdgeSpec(artifact, stage, source, capacity_per_session=edge_capacity)
+        for artifact, stage, source in zip(artifacts, STAGES, (None, *STAGES), strict=False)
+    ]
+    if control:
+        consumes[1].add("control")
+        edges.append(StreamingEdgeSpec("control", STAGES[1], kind="latest"))
+    return StreamingPipelineSpec(
+        stages=tuple(
+            StreamingStageSpec(name, frozenset(wanted), frozenset({made}))
+            for name, wanted, made in zip(STAGES, consumes, artifacts[1:], strict=True)
+        ),
+        edges=tuple(edges),
+        output_artifacts=frozenset({"frames"}),
+        output_capacity_per_session=edge_capacity,
+    )
+
+
+@contextmanager
+def running(
+    seconds: tuple[float, float, float] = (0.0, 0.0, 0.0), *, edge_capacity: int = 2, control: bool = False
+) -> Iterator[StreamingPipelineOrchestrator]:
+    """A pipeline whose stages sleep so long. The control that the middle one has read goes along."""
+
+    def handler(artifact: str, duration_s: float) -> Callable[[StreamingStageInvocation], Mapping[str, object]]:
+        def handle(work: StreamingStageInvocation) -> Mapping[str, object]:
+            if duration_s:
+                time.sleep(duration_s)
+            inputs = work.inputs
+            return {artifact: inputs["control"] if "control" in inputs else next(iter(inputs.values()))}
+
+        return handle
+
+    actors = {
+        name: LocalStageActor(handler(artifact, duration), mailbox_capacity=1, name=name)
+        for name, artifact, duration in zip(STAGES, ("encoded", "latent", "frames"), seconds, strict=True)
+    }
+    with StreamingPipelineOrchestrator(chain(edge_capacity, control), actors) as pipeline:
+        yield pipeline
+
+
+async def feed(pipeline: StreamingPipelineOrchestrator, session_id: str) -> None:
+    """As fast as the pipeline takes it."""
+    sequence_id = 0
+    while True:
+        await pipeline.push_inputs(session_id, sequence_id, {"source": sequence_id})
+        sequence_id += 1
+
+
+async def cancelled(*tasks: asyncio.Task[None]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class Load:
+    """Sessions that take all that they can get, and how many chunks each has had."""
+
+    def __init__(self, pipeline: StreamingPipelineOrchestrator, sessions: int) -> None:
+        self._pipeline = pipeline
+        self.chunks = {f"session-{index}": 0 for index in range(sessions)}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Load:
+        for session_id in self.chunks:
+            self._pipeline.create_session(session_id)
+            self._tasks += (
+                asyncio.create_task(feed(self._pipeline, session_id)),
+                asyncio.create_task(self._read(session_id)),
+            )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await cancelled(*self._tasks)
+
+    @property
+    def total(self) -> int:
+        return sum(self.chunks.values())
+
+    async def _read(self, session_id: str) -> None:
+        async for _ in self._pipeline.outputs(session_id):
+            self.chunks[session_id] += 1
+
+
+def measure_throughput(sessions: int, seconds: float) -> tuple[float, float]:
+    """Chunks a second, and microseconds of CPU a chunk."""
+
+    async def measure() -> tuple[float, float]:
+        async with Load(pipeline, sessions) as load:
+            await asyncio.sleep(0.2)
+            chunks, began, cpu = load.total, time.perf_counter(), time.process_time()
+            await asyncio.sleep(seconds)
+            chunks, elapsed, cpu = load.total - chunks, time.perf_counter() - began, time.process_time() - cpu
+        return chunks / elapsed, cpu / chunks * 1e6
+
+    with running() as pipeline:
+        return asyncio.run(measure())
+
+
+def measure_memory(chunks: int) -> float:
+    """Kilobytes of growth over so many chunks."""
+
+    def allocated() -> int:
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    async def measure() -> float:
+        pipeline.create_session("a")
+        feeding = asyncio.create_task(feed(pipeline, "a"))
+        async for output in pipeline.outputs("a"):
+            if output.sequence_id == 1000:
+                before = allocated()
+            elif output.sequence_id == 1000 + chunks:
+                break
+        growth = allocated() - before
+        await cancelled(feeding)
+        return growth / 1e3
+
+    tracemalloc.start()
+    try:
+        with running() as pipeline:
+            return asyncio.run(measure())
+    finally:
+        tracemalloc.stop()
+
+
+def measure_delivery(chunks: int) -> float:
+    """Milliseconds, p95."""
+
+    async def read() -> list[float]:
+        return [(time.monotonic() - output.emitted_at) * 1e3 async for output in pipeline.outputs("a")]
+
+    async def measure() -> list[float]:
+        pipeline.create_session("a", final_sequence_id=chunks - 1)
+        reader = asyncio.create_task(read())
+        for sequence_id in range(chunks):
+            await pipeline.push_inputs("a", sequence_id, {"source": sequence_id})
+            await asyncio.sleep(0.01)
+        return await reader
+
+    with running() as pipeline:
+        late = sorted(asyncio.run(measure()))
+    return late[int(len(late) * 0.95)]
+
+
+def measure_period(seconds: float) -> float:
+    """The median period of chunks over the time that the slowest stage sleeps."""
+
+    async def measure() -> float:
+        async with Load(pipeline, 1) as load:
+            await asyncio.sleep(seconds)
+            period = pipeline.session_metrics(next(iter(load.chunks))).chunk_period.p50_seconds
+        assert period is not None
+        return period / 0.010
+
+    with running((0.005, 0.010, 0.005)) as pipeline:
+        return asyncio.run(measure())
+
+
+def measure_control_age(settings: int) -> float:
+    """The most of the period between two begins that lies after a control was set; the second begin has it."""
+    ages: list[float] = []
+
+    async def measure() -> float:
+        pipeline.create_session("a")
+        feeding = asyncio.create_task(feed(pipeline, "a"))
+        set_at, version = 0.0, 0
+        async for output in pipeline.outputs("a"):
+            if output.controls["control"] < version:
+                continue
+            if version:
+                begun = {timing.sequence_id: timing.begun_at for timing in pipeline.stage_timings("a", STAGES[1])}
+                newest, last = begun[output.sequence_id], begun[output.sequence_id - 1]
+                assert newest is not None and last is not None
+                ages.append((newest - set_at) / (newest - last))
+            if len(ages) == settings:
+                break
+            await asyncio.sleep(0.0013 * (len(ages) % 8))  # any moment of a period
+            set_at, version = time.monotonic(), pipeline.set_control("a", "control", len(ages))
+        await cancelled(feeding)
+        return max(ages)
+
+    with running((0.005, 0.010, 0.005), control=True) as pipeline:
+        return asyncio.run(measure())
+
+
+def measure_shares(seconds: float) -> float:
+    """Per cent by which the session that is furthest from its fair share misses it."""
+
+    async def measure() -> float:
+        async with Load(pipeline, 4) as load:
+            await asyncio.sleep(seconds)
+            fair = load.total / len(load.chunks)
+            return max(abs(count / fair - 1) for count in load.chunks.values()) * 100
+
+    with running((0.003, 0.015, 0.005)) as pipeline:
+        return asyncio.run(measure())
+
+
+def measure_refusals(chunks: int) -> float:
+    """How often a session below its fair share finds no room, beside four that take all they can."""
+
+    async def measure() -> float:
+        refused = 0
+        async with Load(pipeline, 4):
+            pipeline.create_session("slow")
+            for sequence_id in range(chunks):
+                await asyncio.sleep(0.2)
+                pipeline.poll_outputs("slow")
+                while not pipeline.try_push_inputs("slow", sequence_id, {"source": sequence_id}):
+                    refused += 1
+                    await asyncio.sleep(0.01)
+        return float(refused)
+
+    with running((0.003, 0.015, 0.005)) as pipeline:
+        return asyncio.run(measure())
+
+
+def one_round(scale: float) -> Figures:
+    figures: Figures = {}
+    for sessions in SESSIONS:
+        name = f"{sessions} session{'s' if sessions > 1 else ''}"
+        rate, cpu = measure_throughput(sessions, 1.0 * scale)
+        figures[f"chunks a second, {name}"], figures[f"CPU a chunk, {name} [us]"] = rate, cpu
+    figures["CPU a chunk, 64 sessions to 1"] = (
+        figures["CPU a chunk, 64 sessions [us]"] / figures["CPU a chunk, 1 session [us]"]
+    )
+    figures["delivery p95 [ms]"] = measure_delivery(int(100 * scale))
+    figures["period to slowest stage"] = measure_period(1.0 * scale)
+    figures["control age [chunks]"] = measure_control_age(int(30 * scale))
+    figures["furthest from a fair share [%]"] = measure_shares(3.0 * scale)
+    figures["refusals of a slow session"] = measure_refusals(int(10 * scale))
+    return figures
+
+
+def budget_of(name: str) -> str:
+    if name in LEAST:
+        return f">= {LEAST[name]:g}"
+    return f"<= {MOST[name]:g}" if name in MOST else ""
+
+
+def holds(name: str, value: float) -> bool:
+    return value >= LEAST.get(name, value) and value <= MOST.get(name, value)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here as well")
+    parser.add_argument("--quick", action="store_true", help="one short round, to see that everything runs")
+    arguments = parser.parse_args()
+    scale, rounds = (0.3, 1) if arguments.quick else (1.0, 3)
+    measured = [one_round(scale) for _ in range(rounds)]
+    figures = {name: statistics.median(figures[name] for figures in measured) for name in measured[0]}
+    figures["memory growth, 100,000 chunks [kB]"] = measure_memory(int(100_000 * scale))
+    print(f"{'':<38}{'measured':>12}{'budget':>12}")
+    for name, value in figures.items():
+        print(f"{name:<38}{value:>12.2f}{budget_of(name):>12}{'' if holds(name, value) else '   missed'}")
+    if arguments.json is not None:
+        report = {"rounds": rounds, "figures": figures, "least": LEAST, "most": MOST}
+        arguments.json.write_text(json.dumps(report, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

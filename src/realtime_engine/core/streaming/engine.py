@@ -1,0 +1,162 @@
+"""A stage graph as an engine: the contract on top of a streaming pipeline."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from ..contract import AdmissionError, EngineManifest, SessionInit, StepResult
+from ..errors import StepFailure
+from ..queues import Inbox, Outbox
+from .actor import StreamingStageActor
+from .errors import StreamingError
+from .life import Controls, Inputs, Life, Ports
+from .orchestrator import StreamingPipelineOrchestrator
+from .serving import PipelineServer
+from .specs import StreamingPipelineSpec
+
+logger = logging.getLogger(__name__)
+
+__all__ = ["StreamingEngine"]
+
+_CLOSE_TIMEOUT_S = 10.0
+_WAIT_S = 5.0
+
+
+class StreamingEngine:
+    """Serves sessions on a graph of stages: chunks of one session are in several stages at the same time.
+
+    Attach creates a session in the pipeline; its context is in every :class:`~.request.ChunkRequest`. Conditioning
+    becomes controls (``latest`` edges), which a stage samples when it begins; each event is in one request. Reset
+    closes the session and creates it anew. The next chunk of a session is asked for when the pipeline has room for it,
+    no faster than ``rate_hz`` and not while the session is paused. A stage that raises ends its session with
+    ``Failed(fatal=True)``.
+
+    It owns the actors: they are closed when serving ends.
+
+    Args:
+        spec: the graph. What leaves it is the chunk's output: the value of its one output artifact, or a mapping of
+            artifacts to values when it has several.
+        actors: stage id -> actor.
+        manifest: capacity and cadence; ``pipeline_depth_chunks`` stays 1, for :meth:`step` gives what it was asked for.
+        inputs: request -> input artifact -> value. ``None``: every input that is no control gets the request itself.
+        controls: conditioning -> control -> value. ``None``: every control gets the conditioning as a whole.
+
+    Raises:
+        ValueError: when the graph is not sound, naming the culprit.
+    """
+
+    def __init__(
+        self,
+        spec: StreamingPipelineSpec,
+        actors: Mapping[str, StreamingStageActor],
+        manifest: EngineManifest,
+        *,
+        inputs: Inputs | None = None,
+        controls: Controls | None = None,
+    ) -> None:
+        self._manifest = manifest
+        external = [edge for edge in spec.edges if edge.source_stage is None]
+        latest = frozenset(edge.artifact for edge in external if edge.kind == "latest")
+        queued = frozenset(edge.artifact for edge in external) - latest
+        self._ports = Ports(
+            outputs=spec.output_artifacts,
+            controls=latest,
+            to_controls=controls if controls is not None else lambda conditioning: dict.fromkeys(latest, conditioning),
+            to_inputs=inputs if inputs is not None else lambda request: dict.fromkeys(queued, request),
+        )
+        self._pipeline = StreamingPipelineOrchestrator(spec, actors)
+        self._lives: dict[str, Life] = {}  # of Level 1
+
+    @property
+    def pipeline(self) -> StreamingPipelineOrchestrator:
+        """For its metrics and diagnostics."""
+        return self._pipeline
+
+    # -- Level 2
+
+    async def serve(self, inbox: Inbox, outbox: Outbox, *, stop: asyncio.Event) -> None:
+        """Serve until ``stop`` is set; then end all sessions, and close the actors and the outbox."""
+        server = PipelineServer(self._pipeline, self._ports, self._manifest, inbox, outbox)
+        try:
+            await server.run(stop)
+        finally:
+            outbox.close()
+            await asyncio.to_thread(self._close_at_last)
+
+    def _close_at_last(self) -> None:
+        try:
+            self._pipeline.close(_CLOSE_TIMEOUT_S)
+        except TimeoutError as error:  # a handler that is stuck keeps nobody from leaving
+            logger.error("the pipeline did not end in time: %s", error)
+
+    # -- Level 1: one chunk after another
+
+    def manifest(self) -> EngineManifest:
+        return self._manifest
+
+    @property
+    def active_sessions(self) -> int:
+        """Sessions that are attached by :meth:`attach`."""
+        return len(self._lives)
+
+    def attach(self, init: SessionInit) -> None:
+        """Admit a session. Raises :class:`AdmissionError` when full, or while the pipeline does not take it."""
+        if init.session_id in self._lives:
+            return
+        if len(self._lives) >= self._manifest.max_sessions:
+            raise AdmissionError(f"all {self._manifest.max_sessions} places are taken")
+        try:
+            self._lives[init.session_id] = Life(self._pipeline, self._ports, init.session_id, dict(init.context))
+        except StreamingError as error:
+            raise AdmissionError(str(error)) from error
+
+    def step(self, due: Mapping[str, Mapping[str, Any]]) -> list[StepResult]:
+        """One chunk of each session, waited for: sessions are in the stages together, chunks of one session are not.
+
+        Raises:
+            StepFailure: stages failed for some sessions; those fail in every later step too, until they are detached.
+        """
+        begun: list[str] = []
+        failures: dict[str, BaseException] = {}
+        for session_id in [attached for attached in self._lives if attached in due]:
+            conditioning = dict(due[session_id])
+            events = tuple(conditioning.pop("events", ()))
+            life = self._lives[session_id]
+            try:
+                life.apply(conditioning, events, None, 0)
+                if self._pipeline.try_push_inputs(session_id, *life.next_request()):
+                    begun.append(session_id)
+            except Exception as error:
+                failures[session_id] = self._pipeline.error(session_id) or error
+        results = [
+            StepResult(session_id, output) for session_id in begun for output in self._finish(session_id, failures)
+        ]
+        if failures:
+            raise StepFailure(failures, results)
+        return results
+
+    def _finish(self, session_id: str, failures: dict[str, BaseException]) -> list[object]:
+        while not self._pipeline.wait_until_idle(session_id, timeout=_WAIT_S):
+            continue  # a stage may take as long as it needs
+        error = self._pipeline.error(session_id)
+        if error is not None:
+            failures[session_id] = error
+            return []
+        chunks = (self._lives[session_id].take(output) for output in self._pipeline.poll_outputs(session_id))
+        return [chunk.output for chunk in chunks if chunk is not None]
+
+    def finalize(self, session_ids: list[str]) -> None:
+        """Nothing."""
+
+    def detach(self, session_id: str) -> None:
+        """Release a session. Raises what keeps a stage from letting go of it."""
+        if session_id in self._lives:
+            self._pipeline.close_session(session_id)
+            del self._lives[session_id]
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Close the actors; for those who do not call :meth:`serve`."""
+        self._pipeline.close(timeout)

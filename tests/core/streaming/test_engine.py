@@ -1,0 +1,570 @@
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import numpy as np
+import pytest
+
+from realtime_engine import (
+    Action,
+    ActiveChanged,
+    Attach,
+    Attached,
+    Chunk,
+    Detach,
+    Detached,
+    EngineManifest,
+    Failed,
+    Inbox,
+    InboxMsg,
+    Outbox,
+    RealtimeInterface,
+    Rejected,
+    Reset,
+    ResetDone,
+    SessionInit,
+    SetActive,
+)
+from realtime_engine.core.errors import OutboxClosed, StepFailure
+from realtime_engine.core.messages import SessionEvent
+from realtime_engine.core.serve import run_engine
+from realtime_engine.core.streaming import LocalStageActor, StreamingEngine, serving
+from realtime_engine.core.streaming import engine as engine_module
+from realtime_engine.core.streaming.errors import StreamingActorFailedError
+from realtime_engine.testing import EngineCase, check_engine
+
+from .counting import SPEC, CountingModel, Made, Turnstile, counting_engine
+from .workers import PATIENCE_S
+
+Event = TypeVar("Event", bound=SessionEvent)
+
+
+class Player:
+    """The caller's side of one session."""
+
+    def __init__(self, inbox: Inbox, outbox: Outbox, session_id: str) -> None:
+        self.id = session_id
+        self.items: list[Chunk | SessionEvent] = []
+        self._inbox = inbox
+        self._reader = outbox.session(session_id)
+
+    def put(self, *messages: InboxMsg) -> None:
+        for message in messages:
+            self._inbox.put_nowait(message)
+
+    async def next(self) -> Chunk | SessionEvent:
+        self.items.append(await asyncio.wait_for(self._reader.get(), PATIENCE_S))
+        return self.items[-1]
+
+    async def chunk(self) -> Chunk:
+        """The next item, which has to be a chunk."""
+        item = await self.next()
+        assert isinstance(item, Chunk), item
+        return item
+
+    async def chunks(self, count: int) -> list[Chunk]:
+        return [await self.chunk() for _ in range(count)]
+
+    async def event(self, kind: type[Event]) -> Event:
+        """The next event, which has to be of this kind; chunks before it are kept in ``items``."""
+        while isinstance(item := await self.next(), Chunk):
+            continue
+        assert isinstance(item, kind), item
+        return item
+
+    async def chunk_with(self, action_id: object) -> Chunk:
+        while (chunk := await self.chunk()).action_id != action_id:
+            continue
+        return chunk
+
+
+class Table:
+    """An engine being served."""
+
+    def __init__(self, engine: StreamingEngine, maxsize: int = 0) -> None:
+        self.engine = engine
+        self.inbox, self.outbox, self.stop = Inbox(), Outbox(maxsize), asyncio.Event()
+        self.serving = asyncio.create_task(run_engine(engine, self.inbox, self.outbox, stop=self.stop))
+
+    def player(self, session_id: str) -> Player:
+        return Player(self.inbox, self.outbox, session_id)
+
+    async def join(self, session_id: str, **context: object) -> Player:
+        player = self.player(session_id)
+        player.put(Attach(session_id, {"seed": 1, **context}))
+        await player.event(Attached)
+        return player
+
+    async def end(self) -> None:
+        self.stop.set()
+        await asyncio.wait_for(self.serving, PATIENCE_S)
+
+
+@asynccontextmanager
+async def served(model: CountingModel, **options: Any) -> AsyncIterator[Table]:
+    table = Table(counting_engine(model, **options))
+    try:
+        yield table
+    finally:
+        await table.end()
+    counts = table.engine.pipeline.diagnostics()
+    assert counts.slot_leaks == counts.cleanup_failures == counts.duplicate_results == 0
+
+
+@pytest.fixture
+def model() -> CountingModel:
+    return CountingModel()
+
+
+@pytest.fixture
+def gate(model: CountingModel) -> Iterator[Turnstile]:
+    """Holds the second stage for session a."""
+    turnstile = model.before_act = Turnstile("a")
+    yield turnstile
+    turnstile.open()
+
+
+# -- chunks
+
+
+async def test_chunks_come_in_order_with_their_identity(model: CountingModel) -> None:
+    async with served(model) as table:
+        player = await table.join("a", seed=7)
+        chunks = await player.chunks(20)
+    assert [chunk.seq for chunk in chunks] == [chunk.output.sequence_id for chunk in chunks] == list(range(20))
+    assert {(chunk.epoch, chunk.action_id, chunk.output.seed) for chunk in chunks} == {(1, None, 7)}
+    for chunk in chunks:
+        stamps = chunk.stamps
+        assert stamps.action_received is None
+        assert 0 < stamps.step_begin <= stamps.step_end <= stamps.emitted
+
+
+async def test_sessions_do_not_mix(model: CountingModel) -> None:
+    async with served(model) as table:
+        players = [await table.join(name, seed=number) for number, name in enumerate("abcd")]
+        for number, player in enumerate(players):
+            player.put(Action(player.id, {"move": number}, action_id="set"))
+        for number, player in enumerate(players):
+            first = await player.chunk_with("set")
+            later = await player.chunks(5)
+            assert [chunk.output.total - first.output.total for chunk in later] == [number * k for k in range(1, 6)]
+            assert {(chunk.output.session_id, chunk.output.seed) for chunk in later} == {(player.id, number)}
+
+
+async def test_stages_overlap(model: CountingModel, gate: Turnstile) -> None:
+    async with served(model) as table:
+        player = await table.join("a")
+        await gate.await_entry()
+        for _ in range(2):
+            await model.await_plan()  # of the chunk that is held in the second stage, and of the next
+        gate.open()
+        await player.chunks(3)
+
+
+# -- actions
+
+
+async def test_a_control_reaches_the_chunk_that_begins_next(model: CountingModel, gate: Turnstile) -> None:
+    """At full load, with every place in the pipeline taken, the age of a control is at most one chunk."""
+    async with served(model) as table:
+        player = await table.join("a")
+        await gate.await_entry()
+        for _ in range(2):
+            await model.await_plan()  # all places before it are taken
+        for number in range(1, 20):
+            player.put(Action("a", {"move": number}, action_id=number), SetActive("a", True))
+            await player.event(ActiveChanged)  # the action before it is applied
+            gate.let_pass()
+            await gate.await_entry()
+            chunk = await player.chunk()
+            assert (chunk.output.move, chunk.action_id) == (number - 1, number - 1 or None)
+        gate.open()
+        chunk = await player.chunk()
+        assert (chunk.output.move, chunk.action_id) == (19, 19)
+
+
+async def test_every_event_is_in_exactly_one_chunk_in_order(model: CountingModel) -> None:
+    async with served(model) as table:
+        player = await table.join("a")
+        sent = 0
+        for burst in range(60):
+            events = list(range(sent, sent + burst % 4))
+            sent += len(events)
+            player.put(Action("a", {"move": 1}, events, action_id=burst))
+            if burst % 3 == 0:
+                await player.chunk()
+        await player.chunk_with(59)
+    seen = [event for item in player.items if isinstance(item, Chunk) for event in item.output.events]
+    assert seen == list(range(sent))
+
+
+async def test_conditioning_persists_and_is_replaced_whole(model: CountingModel) -> None:
+    async with served(model) as table:
+        player = await table.join("a")
+        player.put(Action("a", {"move": 3}, action_id=1))
+        first = await player.chunk_with(1)
+        assert {chunk.output.move for chunk in [first, *await player.chunks(3)]} == {3}
+        player.put(Action("a", {"other": 1}, action_id=2))
+        assert (await player.chunk_with(2)).output.move == 0
+
+
+async def test_an_action_that_changes_nothing_comes_back_all_the_same(model: CountingModel) -> None:
+    async with served(model) as table:
+        player = await table.join("a")
+        for number in range(5):
+            player.put(Action("a", {"move": 1}, action_id=number))
+            chunk = await player.chunk_with(number)
+            assert chunk.stamps.action_received is not None
+            assert chunk.stamps.action_received <= chunk.stamps.step_begin
+
+
+async def test_actions_of_strangers_are_rejected(model: CountingModel) -> None:
+    async with served(model) as table:
+        player = table.player("nobody")
+        player.put(Action("nobody"), SetActive("nobody", True), Reset("nobody"), Detach("nobody"))
+        reasons = [(await player.event(Rejected)).reason for _ in range(3)]
+        assert all("not attached" in reason for reason in reasons)
+        assert (await player.event(Detached)).epoch == 0
+
+
+# -- sessions
+
+
+async def test_attach_twice_is_one_session(model: CountingModel) -> None:
+    async with served(model) as table:
+        player = await table.join("a", seed=5)
+        player.put(Attach("a", {"seed": 6}))
+        assert (await player.event(Attached)).epoch == 1
+        assert (await player.chunk()).output.seed == 5
+
+
+async def test_places_are_counted_and_given_back(model: CountingModel) -> None:
+    async with served(model, max_sessions=2) as table:
+        first, _ = await table.join("a"), await table.join("b")
+        third = table.player("c")
+        third.put(Attach("c", {"seed": 1}))
+        assert (await third.event(Rejected)).reason == "all 2 places are taken"
+        first.put(Detach("a"))
+        await first.event(Detached)
+        third.put(Attach("c", {"seed": 1}))
+        assert (await third.event(Attached)).epoch == 1
+        await third.chunks(2)
+
+
+async def test_an_id_that_comes_back_goes_on_counting(model: CountingModel) -> None:
+    async with served(model) as table:
+        player = await table.join("a")
+        for epoch in range(1, 6):
+            await player.chunks(2)
+            player.put(Detach("a"), Attach("a", {"seed": epoch}))
+            assert (await player.event(Detached)).epoch == epoch
+            assert (await player.event(Attached)).epoch == epoch + 1
+            assert (await player.chunk()).output.seed == epoch
+    chunks = [item for item in player.items if isinstance(item, Chunk)]
+    assert [chunk.seq for chunk in chunks] == list(range(len(chunks)))
+
+
+async def test_reset_begins_a_new_epoch_and_nothing_of_the_old_one_follows(model: CountingModel) -> None:
+    async with served(model) as table:
+        player = await table.join("a", seed=0)
+        player.put(Action("a", {"move": 5}, events=["stale"], action_id="old"))
+        for reset in range(1, 40):
+            for _ in range(reset % 3):
+                await player.next()
+            player.put(Reset("a", {"seed": reset}))
+            done = await player.event(ResetDone)
+            assert done.epoch == reset + 1
+            chunk = await player.chunk()
+            assert chunk.epoch == reset + 1
+            made = chunk.output
+            assert (made.seed, made.sequence_id, made.total, made.events, chunk.action_id) == (reset, 0, 0, (), None)
+        player.put(Reset("a"))  # an empty context is the last one
+        await player.event(ResetDone)
+        assert (await player.chunk()).output.seed == 39
+    epochs = [item.epoch for item in player.items]
+    assert epochs == sorted(epochs)
+    chunks = [item for item in player.items if isinstance(item, Chunk)]
+    assert [chunk.seq for chunk in chunks] == list(range(len(chunks)))
+    assert sorted(model.closed) == sorted((stage, "a", epoch) for stage in ("plan", "act") for epoch in range(1, 42))
+    assert model.seeds == model.totals == {}
+
+
+async def test_a_reset_of_one_does_not_wait_for_another(model: CountingModel, gate: Turnstile) -> None:
+    async with served(model) as table:
+        held, free = await table.join("a"), await table.join("b")
+        await gate.await_entry()
+        held.put(Reset("a", {"seed": 2}), Action("a", {"move": 1}, action_id="after"))
+        gate.open()
+        await held.event(ResetDone)
+        assert (await held.chunk_with("after")).epoch == 2
+        free.put(Reset("b"))
+        await free.event(ResetDone)
+
+
+# -- pause
+
+
+async def test_a_paused_session_is_quiet_and_goes_on_where_it_was(model: CountingModel) -> None:
+    async with served(model) as table:
+        player, other = await table.join("a"), await table.join("b")
+        for _ in range(10):
+            await player.chunk()
+            player.put(SetActive("a", False))
+            assert (await player.event(ActiveChanged)).active is False
+            await other.chunks(5)
+            player.put(SetActive("a", True))
+            assert (await player.next()) == ActiveChanged("a", True, epoch=1)
+    sequences = [item.output.sequence_id for item in player.items if isinstance(item, Chunk)]
+    assert sequences == list(range(len(sequences)))
+
+
+async def test_a_pause_is_answered_when_the_chunks_in_flight_are_out(model: CountingModel, gate: Turnstile) -> None:
+    async with served(model) as table:
+        player = await table.join("a")
+        await gate.await_entry()
+        player.put(SetActive("a", False), SetActive("a", True), SetActive("a", False), Detach("a"))
+        answers = []
+        gate.open()
+        while not isinstance(item := await player.next(), Detached):
+            answers.append(item)
+    assert [item.active for item in answers if isinstance(item, ActiveChanged)] == [False, True, False]
+
+
+async def test_a_reset_keeps_the_pause(model: CountingModel) -> None:
+    async with served(model) as table:
+        player = await table.join("a")
+        player.put(SetActive("a", False))
+        await player.event(ActiveChanged)
+        player.put(Reset("a", {"seed": 9}), SetActive("a", True))
+        assert isinstance(await player.next(), ResetDone)
+        assert isinstance(await player.next(), ActiveChanged)
+        assert (await player.chunk()).output.seed == 9
+
+
+# -- failures
+
+
+async def test_a_stage_that_raises_ends_its_session_alone(model: CountingModel) -> None:
+    def fail(work: Any) -> None:
+        if work.key.session_id == "a" and work.key.sequence_id == 3:
+            raise ValueError("too wet")
+
+    model.before_act = fail
+    async with served(model) as table:
+        player, other = await table.join("a"), await table.join("b")
+        failed = await player.event(Failed)
+        assert (failed.error, failed.fatal, failed.epoch) == ("ValueError: too wet", True, 1)
+        assert [item.seq for item in player.items if isinstance(item, Chunk)] == [0, 1, 2]
+        await other.chunks(10)
+        model.before_act = lambda work: None
+        player.put(Attach("a", {"seed": 1}))
+        assert (await player.event(Attached)).epoch == 2
+        await player.chunks(5)
+
+
+async def test_a_context_that_the_model_does_not_take_ends_the_session(model: CountingModel) -> None:
+    async with served(model) as table:
+        player = table.player("a")
+        player.put(Attach("a", {}))
+        await player.event(Attached)
+        assert (await player.event(Failed)).error == "KeyError: 'seed'"
+
+
+@pytest.mark.parametrize("hook", ["inputs", "controls"])
+async def test_a_mapping_of_the_authors_that_raises_ends_the_session(model: CountingModel, hook: str) -> None:
+    def bad(given: object) -> Any:
+        if hook == "inputs" or given:
+            raise LookupError("not mapped")
+        return {"control": given}
+
+    actors = {"plan": LocalStageActor(model.plan), "act": LocalStageActor(model.act)}
+    table = Table(StreamingEngine(SPEC, actors, EngineManifest(1), **{hook: bad}))
+    player = await table.join("a")
+    if hook == "controls":
+        player.put(Action("a", {"move": 1}))
+    assert (await player.event(Failed)).error == "LookupError: not mapped"
+    await table.end()
+
+
+async def test_a_dead_stage_fails_its_sessions_and_takes_no_more(model: CountingModel) -> None:
+    def die(work: Any) -> None:
+        raise StreamingActorFailedError("the device is lost")
+
+    async with served(model) as table:
+        player = await table.join("a")
+        await player.chunk()
+        model.before_act = die
+        assert "the device is lost" in (await player.event(Failed)).error
+        player.put(Attach("a", {"seed": 1}))
+        rejected = await player.event(Rejected)
+        assert "the device is lost" in rejected.reason and rejected.epoch == 1
+
+
+async def test_a_stage_with_a_factory_is_restarted_for_the_next_session(model: CountingModel) -> None:
+    def die(work: Any) -> None:
+        raise StreamingActorFailedError("the device is lost")
+
+    actors: dict[str, Any] = {"plan": LocalStageActor(model.plan), "act": lambda: LocalStageActor(model.act)}
+    table = Table(StreamingEngine(SPEC, actors, EngineManifest(1)))
+    model.before_act = die
+    player = await table.join("a")
+    await player.event(Failed)
+    model.before_act, model.seeds = (lambda work: None), {}
+    player.put(Attach("a", {"seed": 4}))
+    await player.event(Attached)
+    assert (await player.chunk()).output.seed == 4
+    await table.end()
+
+
+async def test_a_stuck_stage_keeps_only_what_it_holds(
+    model: CountingModel, gate: Turnstile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "_RELEASE_TIMEOUT_S", 0.02)
+    async with served(model, max_sessions=1) as table:
+        player = await table.join("a")
+        await gate.await_entry()
+        player.put(Detach("a"), Attach("b", {"seed": 1}))
+        assert "not released" in (await player.event(Failed)).error
+        stranger = table.player("b")
+        stranger.put(Attach("b", {"seed": 1}))
+        assert (await stranger.event(Rejected)).reason == "all 1 places are taken"
+        gate.open()
+        while not isinstance(item := await stranger.next(), Attached):
+            stranger.put(Attach("b", {"seed": 1}))
+        assert item.epoch == 1
+
+
+# -- the end
+
+
+async def test_stop_answers_everybody(model: CountingModel) -> None:
+    table = Table(counting_engine(model))
+    players = [await table.join(name) for name in "ab"]
+    late = table.player("late")
+    table.stop.set()
+    late.put(Attach("late", {}), Action("a", {"move": 1}))
+    players[0].put(SetActive("a", False), Reset("a"))
+    await table.end()
+    assert isinstance(await late.event(Rejected), Rejected)
+    assert [type(await players[0].event(SessionEvent)) for _ in range(3)] == [ActiveChanged, Rejected, Detached]
+    assert isinstance(await players[1].event(Detached), Detached)
+    for player in (*players, late):
+        with pytest.raises(OutboxClosed):
+            await player.next()
+    with pytest.raises(StreamingActorFailedError):
+        table.engine._pipeline._actors.lanes[0].actor.barrier()
+    assert model.seeds == model.totals == {}
+
+
+async def test_a_stuck_handler_does_not_keep_the_engine(
+    model: CountingModel, gate: Turnstile, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(serving, "_RELEASE_TIMEOUT_S", 0.02)
+    monkeypatch.setattr(engine_module, "_CLOSE_TIMEOUT_S", 0.05)
+    table = Table(counting_engine(model))
+    player = await table.join("a")
+    await gate.await_entry()
+    await table.end()
+    assert "not released" in (await player.event(Failed)).error
+    assert "did not end in time" in caplog.text
+
+
+async def test_a_reader_that_closes_the_outbox_ends_the_engine(model: CountingModel) -> None:
+    table = Table(counting_engine(model))
+    player = await table.join("a")
+    await player.chunk()
+    table.outbox.close()
+    await asyncio.wait_for(table.serving, PATIENCE_S)
+
+
+async def test_a_slow_reader_loses_only_its_oldest_chunks(model: CountingModel) -> None:
+    table = Table(counting_engine(model), maxsize=3)
+    slow, quick = await table.join("a"), await table.join("b")
+    await quick.chunks(30)
+    table.stop.set()
+    await asyncio.wait_for(table.serving, PATIENCE_S)
+    await slow.event(Detached)
+    chunks = [item for item in slow.items if isinstance(item, Chunk)]
+    assert len(chunks) == 3 and [b.seq - a.seq for a, b in zip(chunks, chunks[1:], strict=False)] == [1, 1]
+
+
+async def test_random_lives_leave_nothing(model: CountingModel) -> None:
+    """Messages in any order: each but Action is answered once, in order, and every epoch is closed once."""
+    random_ = random.Random(4)
+    async with served(model, max_sessions=3) as table:
+        players = [table.player(name) for name in "abcd"]
+        answered: dict[str, int] = dict.fromkeys("abcd", 0)
+        for _ in range(300):
+            player = random_.choice(players)
+            message = random_.choice(
+                [
+                    Attach(player.id, {"seed": 1}),
+                    Detach(player.id),
+                    Reset(player.id, {"seed": 2}),
+                    SetActive(player.id, random_.random() < 0.7),
+                ]
+            )
+            player.put(message)
+            answered[player.id] += 1
+            if random_.random() < 0.3:
+                await asyncio.sleep(0)
+        for player in players:
+            for _ in range(answered[player.id]):
+                await player.event(SessionEvent)
+    for player in players:
+        epochs = [item.epoch for item in player.items]
+        assert epochs == sorted(epochs)
+    assert len(model.closed) == len(set(model.closed))
+    assert model.seeds == model.totals == {}
+
+
+# -- Level 1
+
+
+def chunk_engine(max_sessions: int) -> StreamingEngine:
+    """Like the counting one, with arrays as chunks."""
+    model = CountingModel()
+
+    def act(work: Any) -> dict[str, object]:
+        made = model.act(work)["chunk"]
+        assert isinstance(made, Made)
+        return {"chunk": np.array([made.seed * 1000 + made.total * 10 + made.move], np.int64)}
+
+    actors = {
+        "plan": LocalStageActor(model.plan, session_closer=model.close_plan),
+        "act": LocalStageActor(act, session_closer=model.close_act),
+    }
+    return StreamingEngine(SPEC, actors, EngineManifest(max_sessions, chunk_shape=(1,)))
+
+
+def test_one_chunk_after_another_keeps_the_contract() -> None:
+    made: list[StreamingEngine] = []
+
+    def make(size: int) -> RealtimeInterface:
+        made.append(chunk_engine(size))
+        return made[-1]
+
+    assert len(check_engine(EngineCase(make_engine=make))) >= 8
+    for engine in made:
+        engine.close()
+
+
+def test_a_failed_step_tells_whose_fault_it_is(model: CountingModel) -> None:
+    engine = counting_engine(model)
+    for name in "ab":
+        engine.attach(SessionInit(name, {} if name == "a" else {"seed": 3}))
+    for _ in range(2):
+        with pytest.raises(StepFailure) as caught:
+            engine.step({"a": {}, "b": {"move": 1, "events": ("tap",)}, "ghost": {}})
+        assert {name: type(error) for name, error in caught.value.failures.items()} == {"a": KeyError}
+        assert [(result.session_id, result.output.events) for result in caught.value.results] == [("b", ("tap",))]
+    engine.detach("a")
+    engine.detach("a")
+    assert engine.active_sessions == 1
+    assert [result.output.total for result in engine.step({"b": {"move": 1}})] == [3]
+    engine.finalize(["b"])
+    engine.close()
