@@ -14,11 +14,19 @@ from starlette.middleware.cors import CORSMiddleware
 from ..infra.demo import Demo
 from . import page, problems
 from .config import ServerConfig
-from .routes import actions, controls, description, health, pictures, sessions, whep
+from .routes import actions, controls, description, health, pictures, sessions, whep, whip
 from .runtime import Runtime
 from .security import HostGate
 
-_ROUTERS = (description.router, sessions.router, actions.router, whep.router, pictures.router, controls.router)
+_ROUTERS = (
+    description.router,
+    sessions.router,
+    actions.router,
+    whep.router,
+    whip.router,
+    pictures.router,
+    controls.router,
+)
 
 
 def create_app(demo: Demo, config: ServerConfig | None = None, *, options: BaseModel | None = None) -> FastAPI:

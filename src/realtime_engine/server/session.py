@@ -26,6 +26,7 @@ from ..infra.controls import ControlState, event_message
 from ..infra.jpeg import JpegFrame, JpegPublisher
 from ..infra.mjpeg import MjpegStream
 from ..infra.publisher import FramePublisher
+from ..infra.video_input import VideoBuffer
 from ..infra.webrtc import IceConfig, SharedVideo
 from .activity import Activity, Hold
 from .asking import Asking, Refused, SessionOver, resolve
@@ -35,6 +36,7 @@ from .context import context_of, stage_fields
 from .counts import Counts
 from .equipment import Equipment
 from .problems import Problem, stalled
+from .publishers import Publishers
 from .pump import Pump
 from .steering import Steering
 from .viewers import WebRtcViewers
@@ -53,6 +55,7 @@ class DemoSession:
         id: public name. token: what its owner shows.
         epoch: grows with each reset; 0 before the engine has admitted it.
         over: set once nothing more is shown.
+        video_input, publishers: what is sent into it, and who sends it; ``None`` if the demo takes no video.
     """
 
     def __init__(self, equipment: Equipment, state: ControlState, on_over: Callable[[DemoSession], None]) -> None:
@@ -75,13 +78,26 @@ class DemoSession:
         self.attention = Attention(MONOTONIC.now_ns(), grace_s=config.viewer_grace_s, timeout_s=config.idle_timeout_s)
         self.activity = Activity(self._set_active)
         self.clients = Clients(self._all_left)
-        self.steering = Steering(demo, self.id, state, put=equipment.inbox.put_nowait, tell=self.clients.tell)
+        taken = demo.takes_video
+        self.video_input = None if taken is None else VideoBuffer(taken, lambda: self.steering.act())
+        self.steering = Steering(
+            demo,
+            self.id,
+            state,
+            put=equipment.inbox.put_nowait,
+            tell=self.clients.tell,
+            video=self.video_input,
+        )
         self.publisher = FramePublisher(self._watched)
         self.jpegs = JpegPublisher(self.publisher, equipment.jpeg, equipment.pool)
         self.mjpeg = MjpegStream(self.jpegs, config.heartbeat_s)
         fps = manifest.rate_hz * manifest.frames_per_chunk
         self._video = SharedVideo(self.publisher, fps=fps, bitrate=config.bitrate)
         self.viewers = WebRtcViewers(self._video, self.clients, self.receive_text, IceConfig(config.ice_servers))
+        self.publishers: Publishers | None = None
+        if self.video_input is not None:
+            ice = IceConfig(config.ice_servers)
+            self.publishers = Publishers(self.video_input, self._hear_publisher, ice, equipment.pool)
         self._pump = Pump(
             equipment.outbox.session(self.id),
             manifest,
@@ -191,6 +207,9 @@ class DemoSession:
         self.attention.hear(MONOTONIC.now_ns())
         return self.steering.receive_text(text)
 
+    def _hear_publisher(self) -> None:
+        self.attention.hear(MONOTONIC.now_ns())
+
     async def picture(self) -> JpegFrame | None:
         """The newest frame as JPEG, encoded once however often it is asked for; ``None`` before the first."""
         self.attention.glance(MONOTONIC.now_ns())
@@ -224,6 +243,8 @@ class DemoSession:
             self._asking.give_up()
             self.begin_close()
             await self.viewers.close()
+            if self.publishers is not None:
+                await self.publishers.close()
             await self._video.close()
             logger.info("session %s is over", self.id)
             self._on_over(self)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ..core.clock import MONOTONIC, NS_PER_S
@@ -15,6 +16,7 @@ from ..core.messages import Action, InboxMsg
 from ..infra.controls import ControlState, error_message
 from ..infra.controls.fields import StagedFields
 from ..infra.demo import Demo
+from ..infra.video_input import VideoBuffer
 
 _log = LogLimiter(logging.getLogger(__name__), MONOTONIC)
 
@@ -28,6 +30,8 @@ class Steering:
     Args:
         put: takes a message for the engine.
         tell: takes a message for all clients of the session.
+        video: what a client sends; ``None`` if the demo takes none. Whoever changes it calls :meth:`act`, as a message
+            would.
     """
 
     def __init__(
@@ -38,12 +42,14 @@ class Steering:
         *,
         put: Callable[[InboxMsg], None],
         tell: Callable[[Mapping[str, Any]], None],
+        video: VideoBuffer | None = None,
     ) -> None:
         self.state = state
         self._demo = demo
         self._session_id = session_id
         self._put = put
         self._tell = tell
+        self._video = video
         self._anew: tuple[Mapping[str, Any], StagedFields] | None = None
         self._expiry: asyncio.TimerHandle | None = None
         self._closed = False
@@ -65,6 +71,8 @@ class Steering:
         if self._closed:
             return
         window = self.state.window(self._anew[1] if self._anew is not None else None)
+        if self._video is not None:
+            window = replace(window, video=self._video.window)
         try:
             conditioning = self._demo.to_conditioning(window)
             edges = self.state.take_edges()

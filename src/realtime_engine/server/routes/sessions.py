@@ -114,11 +114,13 @@ async def reset(request: Request, session: Owned) -> dict[str, Any]:
 def links_of(session: DemoSession) -> dict[str, str]:
     """Where the session is."""
     at = f"/api/sessions/{session.id}"
+    whip = {} if session.publishers is None else {"whip": f"{at}/whip"}
     return {
         "self": at,
         "reset": f"{at}/reset",
         "actions": f"{at}/actions",
         "whep": f"{at}/whep",
+        **whip,
         "mjpeg": f"{at}/stream.mjpeg",
         "frame": f"{at}/frame.jpg",
         "controls": f"{at}/controls",
