@@ -21,7 +21,12 @@ from ..infra.demo import Demo, is_import_target
 _log = logging.getLogger(__name__)
 
 ENTRY_POINT_GROUP = "realtime_engine.demos"
-BUILT_IN: Mapping[str, str] = MappingProxyType({"maze": "realtime_engine.integrations.maze.demo:demo"})
+BUILT_IN: Mapping[str, str] = MappingProxyType(
+    {
+        "maze": "realtime_engine.integrations.maze.demo:demo",
+        "mirror": "realtime_engine.integrations.mirror.demo:demo",
+    }
+)
 
 
 class DemoLoadError(RealtimeEngineError):
