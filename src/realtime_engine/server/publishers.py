@@ -34,6 +34,11 @@ class Publishers:
         self._negotiating = asyncio.Lock()
         self._closed = False
 
+    @property
+    def current(self) -> str | None:
+        """The id of whoever sends now."""
+        return next(reversed(self._peers), None)
+
     def get(self, publisher_id: str) -> PublisherPeer | None:
         return self._peers.get(publisher_id)
 
