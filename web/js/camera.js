@@ -104,7 +104,7 @@ export class Camera {
       const options = { iceServers: this.#demo.ice_servers, maxSide: this.#demo.video_input.max_side, maxBitrate: BITRATE };
       await publisher.start(this.#source.track, place, options);
       onConnected();
-      this.#show(this.#source.isCamera ? "Your camera is on." : "Your file is playing.", { live: true });
+      this.#show(this.#source.text, { live: true });
       const lost = await publisher.ended;
       if (!lost || signal.aborted || place !== this.#session.place) return false;
       const other = await place.publisher();

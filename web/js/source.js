@@ -7,6 +7,7 @@ const STILL_MS = 200;
  * @typedef {object} Source
  * @property {MediaStreamTrack} track
  * @property {boolean} isCamera
+ * @property {string} text what is being sent, for the person
  * @property {() => void} stop
  */
 
@@ -34,7 +35,7 @@ export async function openCamera(maxSide) {
   }
   const [track] = stream.getVideoTracks();
   track.contentHint = "motion";
-  return { track, isCamera: true, stop: () => track.stop() };
+  return { track, isCamera: true, text: "Your camera is on.", stop: () => track.stop() };
 }
 
 function inPlainWords(error) {
@@ -80,7 +81,7 @@ async function playFilm(url, maxSide) {
     film.load();
     URL.revokeObjectURL(url);
   };
-  return { track, isCamera: false, stop };
+  return { track, isCamera: false, text: "Your film is playing.", stop };
 }
 
 async function showPicture(url, maxSide) {
@@ -94,7 +95,7 @@ async function showPicture(url, maxSide) {
     track.stop();
     URL.revokeObjectURL(url);
   };
-  return { track, isCamera: false, stop };
+  return { track, isCamera: false, text: "Your picture is shown.", stop };
 }
 
 /** A canvas that `draw` paints an image on, no larger than the demo takes it, and the track of what is on it. */

@@ -15,6 +15,7 @@ from aiortc.mediastreams import MediaStreamError
 
 from ...core.clock import MONOTONIC, NS_PER_S, Clock
 from ..video_input import VideoInput
+from .codecs import Codec, codec_capabilities
 from .errors import BadCandidateError, BadOfferError, NoCandidatesError, PeerClosedError
 from .ice import IceConfig, parse_fragment, to_candidate
 from .intake import Intake, Picture
@@ -69,7 +70,10 @@ class PublisherPeer:
         self._closing: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._intake = Intake(declared.held, declared.max_side, pool, on_picture, on_drop)
-        self._receiver: RTCRtpReceiver = connection.addTransceiver("video", direction="recvonly").receiver
+        transceiver = connection.addTransceiver("video", direction="recvonly")
+        # H264 says in the stream which colours are meant; browsers say it of VP8 in a header that aiortc does not read
+        transceiver.setCodecPreferences(codec_capabilities((Codec.H264, Codec.VP8)))
+        self._receiver: RTCRtpReceiver = transceiver.receiver
         bound_decoding(self._receiver, _MOST_UNDECODED, on_drop)
         emit_at_marker(self._receiver)
         connection.on("track", self._begin_reading)
