@@ -1,7 +1,10 @@
 from typing import Any
 
+import numpy as np
+
 from realtime_engine import Action, Inbox
 from realtime_engine.infra.controls import ControlState
+from realtime_engine.infra.video_input import VideoBuffer, VideoInput
 from realtime_engine.server.steering import Steering
 from realtime_engine.testing import ManualClock
 
@@ -86,3 +89,18 @@ async def test_nothing_is_said_after_the_end() -> None:
     desk.steering.close()
     desk.steering.receive_text(message("controls", seq=1, keys=["KeyW"]))
     assert desk.put == []
+
+
+async def test_a_frame_of_the_camera_is_an_action_at_once() -> None:
+    put: list[Action] = []
+    buffer = VideoBuffer(VideoInput(), lambda: steering.act())
+    demo = paint_demo(to_conditioning=lambda window: {"video": window.video}, video_input=True)
+    steering = Steering(demo, "s", ControlState(CONTROLS), put=put.append, tell=print, video=buffer)
+    publisher = buffer.begin()
+    buffer.put(publisher, np.zeros((2, 2, 3), np.uint8), media_ns=0, arrived_ns=1)
+    buffer.end(publisher)
+    steering.receive_text(message("controls", seq=5))
+    seen = [(action.conditioning["video"].live, len(action.conditioning["video"].frames)) for action in put]
+    assert seen == [(True, 0), (True, 1), (False, 1), (False, 1)]
+    assert [action.action_id for action in put] == [None, None, None, 5]
+    steering.close()
