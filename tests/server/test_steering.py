@@ -91,6 +91,16 @@ async def test_nothing_is_said_after_the_end() -> None:
     assert desk.put == []
 
 
+async def test_a_camera_does_not_repeat_what_is_wrong_with_each_frame() -> None:
+    desk = Desk(to_conditioning=lambda window: 1 / 0)
+    for _ in range(3):
+        desk.steering.act()
+    assert len(desk.told) == 1
+    desk.steering.receive_text(message("controls", seq=1))
+    desk.steering.act()
+    assert [told["seq"] for told in desk.told] == [None, 1], "each message is answered"
+
+
 async def test_a_frame_of_the_camera_is_an_action_at_once() -> None:
     put: list[Action] = []
     buffer = VideoBuffer(VideoInput(), lambda: steering.act())

@@ -133,7 +133,8 @@ class DemoSession:
 
     def counts(self) -> Counts:
         pacing, published = self._pump.statistics(), self.publisher.statistics()
-        return Counts(published.published, pacing.dropped, pacing.underruns, self.jpegs.encodes)
+        video = (0, 0) if self.video_input is None else self.video_input.statistics()
+        return Counts(published.published, pacing.dropped, pacing.underruns, self.jpegs.encodes, *video)
 
     # -- the life of a session
 

@@ -50,6 +50,7 @@ class Steering:
         self._put = put
         self._tell = tell
         self._video = video
+        self._complaint: dict[str, Any] | None = None
         self._anew: tuple[Mapping[str, Any], StagedFields] | None = None
         self._expiry: asyncio.TimerHandle | None = None
         self._closed = False
@@ -80,7 +81,10 @@ class Steering:
         except Exception as error:  # the demo's own code may raise anything
             _log.error("to_conditioning failed", error, self._session_id)
             detail = f"the demo could not use this input: {describe(error)}"
-            self._tell(error_message("bad_message", detail, seq=window.action_id))
+            complaint = error_message("bad_message", detail, seq=window.action_id)
+            if complaint != self._complaint:  # a camera would repeat it with each frame
+                self._tell(complaint)
+            self._complaint = complaint
 
     def begin_anew(self, values: Mapping[str, Any], staged: StagedFields) -> None:
         """The engine is to begin anew with these fields, which are not in force before :meth:`has_begun`."""

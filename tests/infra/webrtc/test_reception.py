@@ -6,10 +6,16 @@ from typing import Any
 import pytest
 from aiortc import RTCRtpReceiver
 from aiortc.jitterbuffer import JitterBuffer, JitterFrame
-from aiortc.rtp import RtpPacket
+from aiortc.rtp import HeaderExtensionsMap, RtpPacket, pack_header_extensions
 
 from realtime_engine.infra.webrtc import reception
-from realtime_engine.infra.webrtc.reception import DecoderQueue, bound_decoding, emit_at_marker, starts_anew
+from realtime_engine.infra.webrtc.reception import (
+    DecoderQueue,
+    bound_decoding,
+    emit_at_marker,
+    hear_extension,
+    starts_anew,
+)
 
 VP8 = SimpleNamespace(name="VP8")
 KEY, DELTA = b"\x10", b"\x11"
@@ -100,6 +106,22 @@ def test_a_full_queue_drops_up_to_the_next_keyframe() -> None:
     assert waiting.qsize() == 3, "the end is never dropped"
 
 
+def test_an_extension_is_heard_and_the_others_are_still_read() -> None:
+    heard: list[bytes] = []
+    extensions = HeaderExtensionsMap()
+    transport = SimpleNamespace(_rtp_header_extensions_map=extensions)
+    transceiver: Any = SimpleNamespace(_headerExtensions=[], receiver=SimpleNamespace(transport=transport))
+    assert hear_extension(transceiver, 8, "urn:colours", heard.append)
+    (negotiated,) = transceiver._headerExtensions
+    assert (negotiated.id, negotiated.uri) == (8, "urn:colours")
+    mid = SimpleNamespace(id=1, uri="urn:ietf:params:rtp-hdrext:sdes:mid")
+    extensions.configure(SimpleNamespace(headerExtensions=[mid, negotiated]))  # type: ignore[arg-type]
+    packed = pack_header_extensions([(1, b"7"), (8, b"abcd"), (9, b"x")])
+    assert extensions.get(*packed).mid == "7"
+    extensions.get(*pack_header_extensions([(1, b"7")]))
+    assert heard == [b"abcd"]
+
+
 class Strange:
     """A receiver of an aiortc that has none of these names."""
 
@@ -110,7 +132,9 @@ async def test_a_missing_name_leaves_its_feature_out_with_one_warning(caplog: py
     for _ in range(2):
         assert not emit_at_marker(strange) and not bound_decoding(strange, 2, lambda: None)
         await reception.request_keyframe(strange)
-    assert len(caplog.records) == 3
+        nothing: Any = SimpleNamespace(receiver=SimpleNamespace(transport=None))
+        assert not hear_extension(nothing, 8, "urn:colours", print)
+    assert len(caplog.records) == 4
     reception._report_missing.cache_clear()
 
 

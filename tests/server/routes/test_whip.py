@@ -100,6 +100,8 @@ async def test_a_publisher_is_known_until_it_hangs_up() -> None:
             for _ in range(2):
                 assert (await served.client.delete(location, headers=place.auth)).status_code == 200
             assert not window(session).live and window(session).frames, "its last frame stays"
+            counted = (await served.client.get("/metrics")).text
+            assert f"realtime_engine_video_input_frames_total {session.counts().video_received}.0" in counted
             assert (await served.client.patch(location, content="", headers=fine)).status_code == 404
         assert (await place.request("GET", "self")).json()["publisher"] is None
 

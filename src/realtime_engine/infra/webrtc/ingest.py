@@ -15,14 +15,16 @@ from aiortc.mediastreams import MediaStreamError
 
 from ...core.clock import MONOTONIC, NS_PER_S, Clock
 from ..video_input import VideoInput
+from . import colours
 from .codecs import Codec, codec_capabilities
+from .colours import Colours, label, read_colours
 from .errors import BadCandidateError, BadOfferError, NoCandidatesError, PeerClosedError
 from .ice import IceConfig, parse_fragment, to_candidate
 from .intake import Intake, Picture
 from .internals import close_connection
 from .liveness import Liveness, Patience
 from .publication import Publication, parse_publication
-from .reception import bound_decoding, emit_at_marker, request_keyframe
+from .reception import bound_decoding, emit_at_marker, hear_extension, request_keyframe
 
 logger = logging.getLogger(__name__)
 
@@ -71,9 +73,11 @@ class PublisherPeer:
         self._tasks: list[asyncio.Task[None]] = []
         self._intake = Intake(declared.held, declared.max_side, pool, on_picture, on_drop)
         transceiver = connection.addTransceiver("video", direction="recvonly")
-        # H264 says in the stream which colours are meant; browsers say it of VP8 in a header that aiortc does not read
+        # H264 says in each stream which colours it means, VP8 only beside it, where the sender knows how
         transceiver.setCodecPreferences(codec_capabilities((Codec.H264, Codec.VP8)))
+        self._transceiver = transceiver
         self._receiver: RTCRtpReceiver = transceiver.receiver
+        self._colours: Colours | None = None
         bound_decoding(self._receiver, _MOST_UNDECODED, on_drop)
         emit_at_marker(self._receiver)
         connection.on("track", self._begin_reading)
@@ -178,6 +182,9 @@ class PublisherPeer:
         for transceiver in connection.getTransceivers():
             if transceiver.kind == "audio":
                 transceiver.direction = "inactive"
+        extension = self._publication.colour_extension
+        if extension is not None:
+            hear_extension(self._transceiver, extension, colours.URI, self._hear_colours)
         ice.bound(connection)
         try:
             await connection.setLocalDescription(await connection.createAnswer())
@@ -204,7 +211,11 @@ class PublisherPeer:
                 self._begin_close(PublisherEnd.PUBLISHER)
                 return
             assert isinstance(image, av.VideoFrame)
+            label(image, self._colours)
             self._intake.put(image, self._clock.now_ns())
+
+    def _hear_colours(self, value: bytes) -> None:
+        self._colours = read_colours(value)
 
     async def _watch(self) -> None:
         """Give a silent publisher up, and ask one that cannot be decoded for a keyframe."""

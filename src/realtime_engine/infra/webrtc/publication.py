@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from aiortc.sdp import MediaDescription, SessionDescription
 
+from .colours import find_extension
 from .errors import BadOfferError
 from .offer import check_transports, read_session
 
@@ -27,12 +28,14 @@ class Publication:
         sdp: the offer for aiortc.
         mid: the media section whose transport carries everything.
         ufrag: the publisher's ICE user name.
+        colour_extension: its number for the colour space, ``None`` if it knows none.
         profiles: payload type of an H264 format -> its parameters as they were offered, ``None`` where there were none.
     """
 
     sdp: str
     mid: str
     ufrag: str
+    colour_extension: int | None = None
     profiles: Mapping[int, str | None] = field(default_factory=dict)
 
     def answer(self, sdp: str) -> str:
@@ -64,7 +67,7 @@ def parse_publication(text: str) -> Publication:
     foreign = {number for number in _numbers(video) if number not in _NUMBERS}
     profiles = _profiles(sdp, video)
     ufrag = str(head.ice and head.ice.usernameFragment)
-    return Publication(_rewritten(sdp, foreign, profiles), head.rtp.muxId, ufrag, profiles)
+    return Publication(_rewritten(sdp, foreign, profiles), head.rtp.muxId, ufrag, find_extension(video), profiles)
 
 
 def _video(session: SessionDescription) -> MediaDescription:

@@ -1,8 +1,9 @@
 """The private names of aiortc's receiver that this package uses, each checked before use.
 
-aiortc has no public way to ask a sender for a keyframe, gives a frame out only when the next one begins, and queues
-encoded frames without a bound. All of these names are unchanged from aiortc 1.9 to 1.16. Whatever is changed is changed
-on one receiver's objects. Where one is missing, the feature that needs it is left out, and one warning says so.
+aiortc has no public way to ask a sender for a keyframe or to read a header extension that it does not know, gives a
+frame out only when the next one begins, and queues encoded frames without a bound. All of these names are unchanged
+from aiortc 1.9 to 1.16. Whatever is changed is changed on one connection's objects. Where one is missing, the feature
+that needs it is left out, and one warning says so.
 """
 
 from __future__ import annotations
@@ -14,14 +15,17 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from aiortc import RTCRtpReceiver
+from aiortc import RTCRtpReceiver, RTCRtpTransceiver, rtp
 from aiortc.jitterbuffer import JitterFrame
+from aiortc.rtcrtpparameters import RTCRtpHeaderExtensionParameters
 
 logger = logging.getLogger(__name__)
 
 _DECODER_QUEUE = "_RTCRtpReceiver__decoder_queue"
 _JITTER_BUFFER = "_RTCRtpReceiver__jitter_buffer"
 _SEND_PLI = "_send_rtcp_pli"
+_NEGOTIATED = "_headerExtensions"
+_EXTENSIONS_MAP = "_rtp_header_extensions_map"
 _H264_STARTS_ANEW = re.compile(rb"\x00\x00\x01[\x05\x07\x25\x27\x45\x47\x65\x67]")  # an IDR picture or its parameters
 
 
@@ -121,3 +125,30 @@ def _complete(buffer: Any) -> JitterFrame | None:
     data = b"".join(packet._data for packet in packets)
     buffer.remove(len(packets))
     return JitterFrame(data=data, timestamp=packets[0].timestamp) if data else None
+
+
+def hear_extension(
+    transceiver: RTCRtpTransceiver, extension_id: int, uri: str, on_value: Callable[[bytes], None]
+) -> bool:
+    """Accept the header extension ``uri`` (RFC 8285) that a remote offer numbered ``extension_id``, and hear it.
+
+    Call it between the remote offer and the answer; ``on_value`` is called with what comes in the extension. False when
+    that is not possible.
+    """
+    negotiated = getattr(transceiver, _NEGOTIATED, None)
+    extensions: Any = getattr(transceiver.receiver.transport, _EXTENSIONS_MAP, None)
+    known, unpack = getattr(extensions, "get", None), getattr(rtp, "unpack_header_extensions", None)
+    if not (isinstance(negotiated, list) and callable(known) and callable(unpack)):
+        _report_missing(_EXTENSIONS_MAP, f"{uri} is not read")
+        return False
+
+    def get_all(profile: int, value: bytes) -> Any:
+        values = known(profile, value)
+        for number, content in unpack(profile, value):
+            if number == extension_id:
+                on_value(content)
+        return values
+
+    negotiated.append(RTCRtpHeaderExtensionParameters(id=extension_id, uri=uri))
+    extensions.get = get_all
+    return True
