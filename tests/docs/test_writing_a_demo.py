@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -17,11 +17,15 @@ from numpy.typing import NDArray
 from realtime_engine.client import ClientFrame, RealtimeClient
 from realtime_engine.infra.controls import ControlWindow
 from realtime_engine.infra.controls.events import Edge
+from realtime_engine.infra.video_input import InputFrame, VideoInput, VideoWindow
 
 from ..cli.support import ENVIRONMENT, PATIENCE_S, Command
+from ..publisher import Publisher
+from ..server.support import over_http
 
 PAGE = Path(__file__).parents[2] / "docs" / "writing-a-demo.md"
 MOST_LINES = 60
+BROWN = np.full((180, 320, 3), (160, 100, 60), np.uint8)
 
 
 def blocks() -> list[str]:
@@ -147,3 +151,26 @@ def test_the_options_become_flags(folder: Path) -> None:
     with Command(*arguments, "--port", "0", cwd=folder) as running:
         assert running.get("api/demo")["manifest"]["max_sessions"] == 8
         assert running.interrupt() == 0
+
+
+async def test_the_demo_that_takes_video_shows_its_negative() -> None:
+    (block,) = [block for block in blocks() if "class Negative" in block]
+    scope: dict[str, Any] = {}
+    exec(block, scope)
+    async with over_http(scope["demo"]) as served, Publisher(lambda number: BROWN) as publisher:
+        place = await served.take()
+        answer = await place.request(
+            "POST", "whip", content=await publisher.offer(), headers={"Content-Type": "application/sdp"}
+        )
+        await publisher.accept(answer.text)
+        with served.session(place).publisher.subscribe() as viewer:
+            while np.abs((await viewer.next()).pixels[90, 160].astype(int) - (255 - BROWN[90, 160])).max() > 8:
+                pass
+
+
+def test_all_that_video_offers_is_listed() -> None:
+    table = PAGE.read_text().partition("## Video of its players")[2].partition("\n## ")[0]
+    for prefix, kind in (("video", VideoWindow), ("frame", InputFrame)):
+        listed = set(re.findall(rf"`{prefix}\.(\w+)", table))
+        assert listed == {name for name in dir(kind) if not name.startswith("_")}
+    assert all(name in table for name in VideoInput.__dataclass_fields__)

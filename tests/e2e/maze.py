@@ -22,12 +22,14 @@ class MazeServer:
 
     Args:
         flags: more of its flags.
+        demo: another one that has these options.
 
     Attributes:
         url: of the page, once it runs.
     """
 
-    def __init__(self, *flags: str) -> None:
+    def __init__(self, *flags: str, demo: str = "maze") -> None:
+        self._demo = demo
         self._flags: Sequence[str] = ("--width", "320", "--height", "180", *flags)
         self._port = 0
         self.url = ""
@@ -43,7 +45,8 @@ class MazeServer:
 
     def start(self) -> None:
         """Start it; again at the same address after :meth:`stop`."""
-        command = [sys.executable, "-m", "realtime_engine", "serve", "maze", "--port", str(self._port), *self._flags]
+        command = [sys.executable, "-m", "realtime_engine", "serve", self._demo, "--port", str(self._port)]
+        command += self._flags
         environment = {**os.environ, "PYTHONPATH": str(_SOURCES), "NO_COLOR": "1"}
         self._process = subprocess.Popen(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

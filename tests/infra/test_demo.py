@@ -9,6 +9,7 @@ from realtime_engine import CpuReferenceEngine
 from realtime_engine.examples import CpuStageModel
 from realtime_engine.infra.controls import Controls, ControlState
 from realtime_engine.infra.demo import Demo, FrameFormat
+from realtime_engine.infra.video_input import VideoInput
 from realtime_engine.testing import ManualClock
 
 
@@ -59,7 +60,7 @@ async def coroutine(options):
         ({"description": None}, "description must be of type str, got None"),
         ({"controls": None}, "controls must be of type Controls, got None"),
         ({"frames": "thwc"}, "frames must be of type FrameFormat, got 'thwc'"),
-        ({"video_input": "yes"}, "video_input must be of type bool, got 'yes'"),
+        ({"video_input": "yes"}, "video_input must be a VideoInput, True or None, got 'yes'"),
         ({"build": CpuReferenceEngine(max_sessions=1)}, "build must be a plain function of the options, got"),
         ({"build": coroutine}, "build must be a plain function of the options, got"),
         ({"build": lambda: None}, "build must take one argument, the options: too many positional"),
@@ -169,6 +170,14 @@ def test_a_client_fills_the_required_context_by_its_messages():
     assert declared.missing_context(window.fields) == ()
     assert declared.attach_context(window.fields) == {"prompt": "ice"}
     assert declared.to_conditioning(window) == {"prompt": "ice", "seed": None}
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [(None, None), (False, None), (True, VideoInput()), (VideoInput("ring", 4), VideoInput("ring", 4))],
+)
+def test_a_demo_takes_the_video_that_it_declares(given, taken):
+    assert demo(video_input=given).takes_video == taken
 
 
 def test_declaring_a_demo_imports_nothing_heavy():

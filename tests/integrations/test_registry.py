@@ -59,8 +59,9 @@ def install(tmp_path, monkeypatch):
     return installed
 
 
-def test_the_maze_is_built_in():
-    assert registry.BUILT_IN == {"maze": "realtime_engine.integrations.maze.demo:demo"}
+def test_what_is_built_in():
+    targets = {name: f"realtime_engine.integrations.{name}.demo:demo" for name in ("maze", "mirror", "stages")}
+    assert registry.BUILT_IN == targets
     assert demo_sources()["maze"].origin == "built in"
 
 

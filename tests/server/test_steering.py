@@ -1,8 +1,11 @@
 from typing import Any
 
+import numpy as np
+
 from realtime_engine import Action, Inbox
 from realtime_engine.infra.controls import ControlState
 from realtime_engine.infra.controls.schema import PresentedMessage
+from realtime_engine.infra.video_input import VideoBuffer, VideoInput
 from realtime_engine.server.steering import Steering
 from realtime_engine.testing import ManualClock
 
@@ -14,7 +17,9 @@ FRAME = {"epoch": 1, "seq": 2, "index": 0, "presented": 5.5}
 class Desk:
     """Steering with both its ends laid open."""
 
-    def __init__(self, clock: ManualClock | None = None, put: Any = None, **demo: Any) -> None:
+    def __init__(
+        self, clock: ManualClock | None = None, put: Any = None, video: VideoBuffer | None = None, **demo: Any
+    ) -> None:
         self.put: list[Action] = []
         self.told: list[dict[str, Any]] = []
         self.heard = 0
@@ -28,6 +33,7 @@ class Desk:
             tell=self.told.append,
             on_heard=self._hear,
             on_presented=self._present,
+            video=video,
         )
 
     def _hear(self) -> None:
@@ -115,3 +121,26 @@ async def test_nothing_is_said_after_the_end() -> None:
     desk.steering.close()
     desk.steering.receive_text(message("controls", seq=1, keys=["KeyW"]))
     assert desk.put == []
+
+
+async def test_a_camera_does_not_repeat_what_is_wrong_with_each_frame() -> None:
+    desk = Desk(to_conditioning=lambda window: 1 / 0)
+    for _ in range(3):
+        desk.steering.act()
+    assert len(desk.told) == 1
+    desk.steering.receive_text(message("controls", seq=1))
+    desk.steering.act()
+    assert [told["seq"] for told in desk.told] == [None, 1], "each message is answered"
+
+
+async def test_a_frame_of_the_camera_is_an_action_at_once() -> None:
+    buffer = VideoBuffer(VideoInput(), lambda: desk.steering.act())
+    desk = Desk(video=buffer, to_conditioning=lambda window: {"video": window.video}, video_input=True)
+    publisher = buffer.begin()
+    buffer.put(publisher, np.zeros((2, 2, 3), np.uint8), media_ns=0, arrived_ns=1)
+    buffer.end(publisher)
+    desk.steering.receive_text(message("controls", seq=5))
+    seen = [(action.conditioning["video"].live, len(action.conditioning["video"].frames)) for action in desk.put]
+    assert seen == [(True, 0), (True, 1), (False, 1), (False, 1)]
+    assert [action.action_id for action in desk.put] == [None, None, None, 5]
+    desk.steering.close()

@@ -103,6 +103,16 @@ export class Place {
     return this.#socket(this.#links.video);
   }
 
+  /** Where video is sent to, or null if the demo takes none. */
+  get whip() {
+    return this.#links.whip ? resolve(this.#links.whip) : null;
+  }
+
+  /** @returns {Promise<string | null>} whose video the session gets */
+  async publisher() {
+    return (await (await request("GET", resolve(this.#links.self), { token: this.token })).json()).publisher;
+  }
+
   /** Where the MJPEG stream is. */
   get mjpeg() {
     return this.#withToken(this.#links.mjpeg);

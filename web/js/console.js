@@ -1,4 +1,5 @@
 import { Acknowledger } from "./acknowledger.js";
+import { Camera } from "./camera.js";
 import { ControlChannel } from "./channel.js";
 import { ServerClock } from "./clock.js";
 import { SchemaForm } from "./form.js";
@@ -77,6 +78,7 @@ export class Console {
     this.#joinSession();
     this.#joinButtons();
     this.#joinPage();
+    if (Camera.isFor(this.#demo)) new Camera(this.#find, this.#demo, this.#session).listen();
     setInterval(() => this.#stats.update(this.#session), STATS_MS);
     if (this.#form.missing.length) this.#askForFields();
     else this.#session.start();
@@ -91,7 +93,7 @@ export class Console {
     const elsewhere = Boolean(page) && new URL(page, location).pathname !== location.pathname;
     this.#find("own-page").hidden = !elsewhere;
     if (elsewhere) this.#find("own-page-link").href = page;
-    this.#find("panel").hidden = this.#form.isEmpty && !elsewhere;
+    this.#find("panel").hidden = this.#form.isEmpty && !elsewhere && !Camera.isFor(this.#demo);
     this.#find("sticks").append(...controls.sticks.map((name) => new Stick(name, this.#input).element));
     this.#find("sticks").hidden = !controls.sticks.length || !matchMedia("(pointer: coarse)").matches;
   }

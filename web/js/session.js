@@ -56,6 +56,11 @@ export class Session extends EventTarget {
     return this.#viewer;
   }
 
+  /** The place in the demo, or null. */
+  get place() {
+    return this.#place;
+  }
+
   /** Whether a place in the demo is held. */
   get hasPlace() {
     return this.#place !== null;

@@ -42,12 +42,15 @@ def print_info(demo: Demo, *, as_json: bool, build: bool) -> None:
     if manifest is not None:
         _print_table("Manifest", [(name, str(value)) for name, value in manifest.items()])
     _print_table("Controls", _controls(demo.controls))
+    video = demo.takes_video
+    _print_table("Video input", [] if video is None else [(name, str(value)) for name, value in asdict(video).items()])
     _print_table("Fields", _properties(demo.controls.fields))
     _print_table("Options", _properties(demo.options))
 
 
 def describe_demo(demo: Demo, manifest: dict[str, Any] | None) -> dict[str, Any]:
     """All of ``info`` as JSON; ``manifest`` is ``null`` when the engine was not built."""
+    video = demo.takes_video
     return {
         "name": demo.name,
         "title": demo.title,
@@ -57,7 +60,7 @@ def describe_demo(demo: Demo, manifest: dict[str, Any] | None) -> dict[str, Any]
         "required_context": list(demo.required_context),
         "options": None if demo.options is None else demo.options.model_json_schema(),
         "frames": asdict(demo.frames),
-        "video_input": demo.video_input,
+        "video_input": None if video is None else asdict(video),
     }
 
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel, RootModel
 from ..core.contract import RealtimeInterface
 from .controls import Controls, ControlWindow
 from .controls.declaration import did_you_mean
+from .video_input import VideoInput
 
 Layout: TypeAlias = Literal["hwc", "chw", "thwc", "tchw", "bcthw", "bvtchw"]
 ValueRange: TypeAlias = Literal["uint8", "zero_one", "minus_one_one"]
@@ -60,7 +61,8 @@ class Demo:
         context: fields -> what the session begins with. Without it, the fields that the client has set.
         page: folder of the demo's own page, with an ``index.html``; served under the demo's own prefix.
         routes: ``"module:attribute"`` of the demo's own routes, imported only when the demo is served.
-        video_input: whether clients send video.
+        video_input: what the demo takes of its clients' video (``True``: a default :class:`VideoInput`); ``None`` or
+            ``False``: none. Frames come to ``to_conditioning`` as ``window.video``.
 
     Raises:
         ValueError: naming the field, what was given and what was expected.
@@ -78,13 +80,14 @@ class Demo:
     context: Callable[[Any], Mapping[str, Any]] | None = None
     page: Path | None = None
     routes: str | None = None
-    video_input: bool = False
+    video_input: VideoInput | bool | None = None
 
     def __post_init__(self) -> None:
         self._check_texts()
         _check_kind("controls", self.controls, Controls)
         _check_kind("frames", self.frames, FrameFormat)
-        _check_kind("video_input", self.video_input, bool)
+        if self.video_input is not None and not isinstance(self.video_input, (VideoInput, bool)):
+            raise ValueError(f"video_input must be a VideoInput, True or None, got {self.video_input!r}")
         _check_function("build", self.build, "the options")
         _check_function("to_conditioning", self.to_conditioning, "the control window")
         if self.context is not None:
@@ -112,6 +115,13 @@ class Demo:
                 f"got {engine!r}{hint}"
             )
         return engine
+
+    @property
+    def takes_video(self) -> VideoInput | None:
+        """What it takes of its clients' video, ``None`` if nothing."""
+        if isinstance(self.video_input, VideoInput):
+            return self.video_input
+        return VideoInput() if self.video_input else None
 
     def missing_context(self, fields: BaseModel | None) -> tuple[str, ...]:
         """Names in ``required_context`` that nobody has set, or set to ``None`` or to nothing but spaces."""

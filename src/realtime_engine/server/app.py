@@ -14,7 +14,7 @@ from starlette.middleware.cors import CORSMiddleware
 from ..infra.demo import Demo
 from . import page, problems
 from .config import ServerConfig
-from .routes import actions, controls, description, health, pictures, sessions, trace, video, whep
+from .routes import actions, controls, description, health, pictures, sessions, trace, video, whep, whip
 from .runtime import Runtime
 from .security import HostGate
 
@@ -23,6 +23,7 @@ _ROUTERS = (
     sessions.router,
     actions.router,
     whep.router,
+    whip.router,
     video.router,
     pictures.router,
     trace.router,

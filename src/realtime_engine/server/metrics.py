@@ -104,6 +104,8 @@ def _of_sessions(sessions: Sessions) -> Iterator[Metric]:
     yield _counter("frames_dropped", "Frames given up to stay within the media-age budget", counts.dropped)
     yield _counter("underruns", "Times that no frame was ready when it should have been shown", counts.underruns)
     yield _counter("jpeg_encodes", "Frames encoded as JPEG for MJPEG viewers", counts.jpeg_encodes)
+    yield _counter("video_input_frames", "Frames of clients' video that models could see", counts.video_received)
+    yield _counter("video_input_dropped", "Frames of clients' video that were left out", counts.video_dropped)
     yield from _of_video(living, counts)
 
 

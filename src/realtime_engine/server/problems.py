@@ -28,6 +28,7 @@ TITLES: Mapping[str, tuple[int, str]] = {
     "not-found": (404, "There is nothing here"),
     "no-session": (404, "There is no such session"),
     "no-viewer": (404, "There is no such connection"),
+    "no-video-input": (404, "The demo takes no video"),
     "no-frame": (404, "There is no picture yet"),
     "method": (405, "That cannot be done here"),
     "too-slow": (408, "The request did not come in time"),

@@ -28,6 +28,7 @@ from ..infra.joining import FrameJoiner
 from ..infra.jpeg import JpegFrame, JpegPublisher
 from ..infra.mjpeg import MjpegStream
 from ..infra.publisher import FramePublisher
+from ..infra.video_input import VideoBuffer
 from ..infra.webrtc import IceConfig, SharedVideo, StreamStats, Tier
 from .acknowledging import acknowledge
 from .activity import Activity, Hold
@@ -39,6 +40,7 @@ from .counts import Counts
 from .equipment import Equipment
 from .feeds import PacketFeeds
 from .problems import Problem, stalled
+from .publishers import Publishers
 from .pump import Pump
 from .steering import Steering
 from .viewers import WebRtcViewers
@@ -59,6 +61,7 @@ class DemoSession:
         over: set once nothing more is shown.
         receive, receive_text: take a control message in and return the replies.
         joiner: the times of its frames.
+        video_input, publishers: what is sent into it, and who sends it; ``None`` if the demo takes no video.
     """
 
     def __init__(self, equipment: Equipment, state: ControlState, on_over: Callable[[DemoSession], None]) -> None:
@@ -82,6 +85,8 @@ class DemoSession:
         self.activity = Activity(self._set_active)
         self.clients = Clients(self._all_left)
         self.joiner = FrameJoiner(equipment.totals)
+        taken = demo.takes_video
+        self.video_input = None if taken is None else VideoBuffer(taken, lambda: self.steering.act())
         self.steering = Steering(
             demo,
             self.id,
@@ -90,6 +95,7 @@ class DemoSession:
             tell=self.clients.tell,
             on_heard=lambda: self.attention.hear(MONOTONIC.now_ns()),
             on_presented=functools.partial(acknowledge, self.joiner),
+            video=self.video_input,
         )
         self.receive, self.receive_text = self.steering.receive, self.steering.receive_text
         self.publisher = FramePublisher(self._watched)
@@ -103,6 +109,10 @@ class DemoSession:
             self._video, self.clients, self.receive_text, IceConfig(config.ice_servers), self.joiner
         )
         self.feeds = PacketFeeds(self._video, self.publisher, self.joiner, config.media_age_budget_ms)
+        self.publishers: Publishers | None = None
+        if self.video_input is not None:
+            ice = IceConfig(config.ice_servers)
+            self.publishers = Publishers(self.video_input, self._hear_publisher, ice, equipment.pool)
         self._pump = Pump(
             equipment.outbox.session(self.id),
             manifest,
@@ -140,7 +150,15 @@ class DemoSession:
 
     def counts(self) -> Counts:
         pacing, published = self._pump.statistics(), self.publisher.statistics()
-        counts = Counts(published.published, pacing.dropped, pacing.underruns, self.jpegs.encodes)
+        video = (0, 0) if self.video_input is None else self.video_input.statistics()
+        counts = Counts(
+            published.published,
+            pacing.dropped,
+            pacing.underruns,
+            self.jpegs.encodes,
+            video_received=video[0],
+            video_dropped=video[1],
+        )
         return counts.with_video(self.tiers())
 
     def tiers(self) -> list[tuple[Tier, StreamStats]]:
@@ -207,6 +225,9 @@ class DemoSession:
         self.publisher.close()
         self.over.set()
 
+    def _hear_publisher(self) -> None:
+        self.attention.hear(MONOTONIC.now_ns())
+
     async def picture(self) -> JpegFrame | None:
         """The newest frame as JPEG, encoded once however often it is asked for; ``None`` before the first."""
         self.attention.glance(MONOTONIC.now_ns())
@@ -240,6 +261,8 @@ class DemoSession:
             self._asking.give_up()
             self.begin_close()
             await self.viewers.close()
+            if self.publishers is not None:
+                await self.publishers.close()
             await self._video.close()
             logger.info("session %s is over", self.id)
             self._on_over(self)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ..core.clock import MONOTONIC, NS_PER_S
@@ -17,6 +18,7 @@ from ..infra.controls.fields import StagedFields
 from ..infra.controls.parsing import Control, MessageRefused, parse_message
 from ..infra.controls.schema import PresentedMessage
 from ..infra.demo import Demo
+from ..infra.video_input import VideoBuffer
 
 _log = LogLimiter(logging.getLogger(__name__), MONOTONIC)
 
@@ -32,6 +34,8 @@ class Steering:
         tell: takes a message for all clients of the session.
         on_heard: told of each message that shows that somebody is there.
         on_presented: takes in what a page tells of frames, which is no control; returns the replies.
+        video: what a client sends; ``None`` if the demo takes none. Whoever changes it calls :meth:`act`, as a message
+            would.
     """
 
     def __init__(
@@ -44,6 +48,7 @@ class Steering:
         tell: Callable[[Mapping[str, Any]], None],
         on_heard: Callable[[], None],
         on_presented: Callable[[PresentedMessage], list[dict[str, Any]]],
+        video: VideoBuffer | None = None,
     ) -> None:
         self.state = state
         self._demo = demo
@@ -52,6 +57,8 @@ class Steering:
         self._tell = tell
         self._on_heard = on_heard
         self._on_presented = on_presented
+        self._video = video
+        self._complaint: dict[str, Any] | None = None
         self._anew: tuple[Mapping[str, Any], StagedFields] | None = None
         self._expiry: asyncio.TimerHandle | None = None
         self._closed = False
@@ -74,6 +81,8 @@ class Steering:
         if self._closed:
             return
         window = self.state.window(self._anew[1] if self._anew is not None else None)
+        if self._video is not None:
+            window = replace(window, video=self._video.window)
         try:
             conditioning = self._demo.to_conditioning(window)
             edges = self.state.take_edges()
@@ -81,7 +90,10 @@ class Steering:
         except Exception as error:  # the demo's own code may raise anything
             _log.error("to_conditioning failed", error, self._session_id)
             detail = f"the demo could not use this input: {describe(error)}"
-            self._tell(error_message("bad_message", detail, seq=window.action_id))
+            complaint = error_message("bad_message", detail, seq=window.action_id)
+            if complaint != self._complaint:  # a camera would repeat it with each frame
+                self._tell(complaint)
+            self._complaint = complaint
 
     def begin_anew(self, values: Mapping[str, Any], staged: StagedFields) -> None:
         """The engine is to begin anew with these fields, which are not in force before :meth:`has_begun`."""

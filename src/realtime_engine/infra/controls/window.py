@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from ..video_input import VideoWindow
 from .declaration import Axis, Controls, did_you_mean
 from .gamepad import GamepadState, clamp
 from .pointer import PointerState, WheelState
@@ -28,6 +29,7 @@ class ControlWindow:
         gamepad: ``None`` without one.
         fields: the typed fields, an instance of ``controls.fields``; ``None`` when that is.
         action_id: sequence number of the newest message of this client, ``None`` before the first.
+        video: what the client sends; ``None`` if the demo takes no video.
     """
 
     controls: Controls
@@ -38,6 +40,7 @@ class ControlWindow:
     gamepad: GamepadState | None = None
     fields: BaseModel | None = None
     action_id: int | None = None
+    video: VideoWindow | None = None
 
     @property
     def field_values(self) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from .errors import (
 )
 from .ice import IceConfig, IceServer
 from .identity import FrameInfo, frame_message, parse_frame_message
+from .ingest import PublisherEnd, PublisherPeer
+from .intake import Picture
 from .liveness import Patience
 from .peer import CloseReason, ViewerPeer
 from .receiver import ReceivedFrame, WebRtcReceiver
@@ -42,6 +44,9 @@ __all__ = [
     "NoCandidatesError",
     "Patience",
     "PeerClosedError",
+    "Picture",
+    "PublisherEnd",
+    "PublisherPeer",
     "ReceivedFrame",
     "SentFrame",
     "SharedVideo",

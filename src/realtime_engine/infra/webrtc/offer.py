@@ -46,6 +46,15 @@ class Offer:
 
 def parse_offer(text: str) -> Offer:
     """Read and check an SDP offer. Errors: ``BadOfferError`` says what is wrong and what was expected."""
+    sdp, session = read_session(text)
+    video = _video(session)
+    head = check_transports(session)
+    ufrag = str(head.ice and head.ice.usernameFragment)
+    return Offer(sdp, _codecs(video), head.rtp.muxId, ufrag, find_extension(video))
+
+
+def read_session(text: str) -> tuple[str, SessionDescription]:
+    """An offer without candidates that cannot help, as text and parsed. Errors: ``BadOfferError``."""
     if len(text) > _MOST_CHARACTERS:
         raise BadOfferError(f"the SDP offer has {len(text)} characters; at most {_MOST_CHARACTERS} are read")
     if text.count("\n") > _MOST_LINES:
@@ -54,17 +63,18 @@ def parse_offer(text: str) -> Offer:
         raise BadOfferError(f"expected an SDP offer, which begins with 'v=0', got {text[:40]!r}")
     try:
         sdp = keep_usable_candidates(text)
-        session = SessionDescription.parse(sdp)
+        return sdp, SessionDescription.parse(sdp)
     except BadCandidateError as error:
         raise BadOfferError(f"the SDP offer is malformed: {error}") from error
     except Exception as error:  # the parser stops at malformed text with whatever its code ran into
         raise BadOfferError(f"the SDP offer is malformed ({type(error).__name__}: {error})") from error
-    video = _video(session)
+
+
+def check_transports(session: SessionDescription) -> MediaDescription:
+    """The section whose transport carries all of them. Errors: ``BadOfferError``."""
     for media in session.media:
         _check_transport(media)
-    head = _bundle_head(session)
-    ufrag = str(head.ice and head.ice.usernameFragment)
-    return Offer(sdp, _codecs(video), head.rtp.muxId, ufrag, find_extension(video))
+    return _bundle_head(session)
 
 
 def _video(session: SessionDescription) -> MediaDescription:

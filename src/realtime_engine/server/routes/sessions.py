@@ -64,7 +64,8 @@ async def list_sessions(request: Request) -> dict[str, Any]:
 @router.get("/sessions/{session_id}")
 async def show(session: Owned) -> dict[str, Any]:
     """What the session does; 410 when it is over."""
-    return {**_described(session), "links": links_of(session)}
+    publisher = None if session.publishers is None else session.publishers.current
+    return {**_described(session), "publisher": publisher, "links": links_of(session)}
 
 
 @router.patch("/sessions/{session_id}", openapi_extra=json_body(ActiveBody))
@@ -114,12 +115,14 @@ async def reset(request: Request, session: Owned) -> dict[str, Any]:
 def links_of(session: DemoSession) -> dict[str, str]:
     """Where the session is."""
     at = f"/api/sessions/{session.id}"
+    whip = {} if session.publishers is None else {"whip": f"{at}/whip"}
     return {
         "self": at,
         "reset": f"{at}/reset",
         "actions": f"{at}/actions",
         "whep": f"{at}/whep",
         "video": f"{at}/video",
+        **whip,
         "mjpeg": f"{at}/stream.mjpeg",
         "frame": f"{at}/frame.jpg",
         "controls": f"{at}/controls",

@@ -34,7 +34,7 @@ async def offer(request: Request, session: Owned) -> Response:
         raise over() from None
     headers = {"Location": f"{request.url.path}/{viewer_id}", "ETag": _etag(viewer_id), "Cache-Control": "no-store"}
     response = Response(peer.answer, 201, headers, media_type="application/sdp")
-    for link in _ice_links(runtime_of(request).config):
+    for link in ice_links(runtime_of(request).config):
         response.headers.append("Link", link)
     return response
 
@@ -80,7 +80,8 @@ def _etag(viewer_id: str) -> str:
     return f'"{viewer_id}"'
 
 
-def _ice_links(config: ServerConfig) -> list[str]:
+def ice_links(config: ServerConfig) -> list[str]:
+    """``Link`` headers that name the ICE servers (RFC 9725 section 4.6)."""
     links = []
     for server in config.ice_servers:
         link = f'<{server.url}>; rel="ice-server"'

@@ -1,0 +1,250 @@
+"""One publisher of one session: a client that sends video by WebRTC, from its SDP offer (WHIP, RFC 9725) to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
+from typing import Any
+
+import av
+from aiortc import MediaStreamTrack, RTCPeerConnection, RTCRtpReceiver, RTCSessionDescription
+from aiortc.mediastreams import MediaStreamError
+
+from ...core.clock import MONOTONIC, NS_PER_S, Clock
+from ..video_input import VideoInput
+from . import colours
+from .codecs import Codec, codec_capabilities
+from .colours import Colours, label, read_colours
+from .errors import BadCandidateError, BadOfferError, NoCandidatesError, PeerClosedError
+from .ice import IceConfig, parse_fragment, to_candidate
+from .intake import Intake, Picture
+from .internals import close_connection
+from .liveness import Liveness, Patience
+from .publication import Publication, parse_publication
+from .reception import bound_decoding, emit_at_marker, hear_extension, request_keyframe
+
+logger = logging.getLogger(__name__)
+
+_MOST_CANDIDATES = 128
+_MOST_UNDECODED = 16
+_BLIND_NS = NS_PER_S  # packets but no picture for so long: ask for a keyframe
+
+
+class PublisherEnd(str, enum.Enum):
+    """Why a publisher's connection ended."""
+
+    SERVER = "closed by the server"
+    PUBLISHER = "closed by the publisher"
+    VANISHED = "the publisher vanished"
+    NEVER_CONNECTED = "the publisher never connected"
+
+
+class PublisherPeer:
+    """A client that sends one video. Made by :meth:`accept`; belongs to the event loop that it was made on.
+
+    Attributes:
+        answer: the SDP answer for the publisher.
+    """
+
+    def __init__(
+        self,
+        connection: RTCPeerConnection,
+        publication: Publication,
+        declared: VideoInput,
+        *,
+        on_picture: Callable[[Picture], None],
+        on_drop: Callable[[], None],
+        on_closed: Callable[[PublisherEnd], None] | None,
+        pool: Executor | None,
+        patience: Patience,
+        clock: Clock,
+    ) -> None:
+        self.answer = ""
+        self._connection = connection
+        self._publication = publication
+        self._on_closed = on_closed
+        self._patience = patience
+        self._clock = clock
+        self._candidates = 0
+        self._closing: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._intake = Intake(declared.held, declared.max_side, pool, on_picture, on_drop)
+        transceiver = connection.addTransceiver("video", direction="recvonly")
+        # H264 says in each stream which colours it means, VP8 only beside it, where the sender knows how
+        transceiver.setCodecPreferences(codec_capabilities((Codec.H264, Codec.VP8)))
+        self._transceiver = transceiver
+        self._receiver: RTCRtpReceiver = transceiver.receiver
+        self._colours: Colours | None = None
+        bound_decoding(self._receiver, _MOST_UNDECODED, on_drop)
+        emit_at_marker(self._receiver)
+        connection.on("track", self._begin_reading)
+        connection.on("connectionstatechange", self._state_changed)
+
+    @classmethod
+    async def accept(
+        cls,
+        offer_sdp: str,
+        declared: VideoInput,
+        *,
+        on_picture: Callable[[Picture], None],
+        on_drop: Callable[[], None] = lambda: None,
+        on_closed: Callable[[PublisherEnd], None] | None = None,
+        ice: IceConfig | None = None,
+        pool: Executor | None = None,
+        patience: Patience | None = None,
+        clock: Clock = MONOTONIC,
+    ) -> PublisherPeer:
+        """Answer a publisher's offer.
+
+        Args:
+            offer_sdp: the offer, with one video section to send; VP8, or H264 of any profile.
+            declared: how large pictures may be, and how many may wait to be converted.
+            on_picture: called with each picture, in order.
+            on_drop: called for each frame that was received and is not shown.
+            on_closed: called once, when the connection has ended.
+            ice: addresses and servers; by default only this machine's own addresses.
+            pool: threads to convert pictures on; by default the event loop's own.
+            patience: when to give a silent publisher up.
+
+        Errors: ``BadOfferError`` when the offer cannot be answered, ``NoCandidatesError`` when this machine has no
+        address to offer.
+        """
+        publication = parse_publication(offer_sdp)
+        ice = ice or IceConfig()
+        peer = cls(
+            ice.connection(),
+            publication,
+            declared,
+            on_picture=on_picture,
+            on_drop=on_drop,
+            on_closed=on_closed,
+            pool=pool,
+            patience=patience or Patience(),
+            clock=clock,
+        )
+        try:
+            await peer._negotiate(ice)
+        except BaseException:
+            peer._on_closed = None
+            await peer.close()
+            raise
+        return peer
+
+    @property
+    def is_connected(self) -> bool:
+        return self._connection.connectionState == "connected"
+
+    async def add_candidate(self, fragment: str) -> None:
+        """Take candidates that the publisher found later (``application/trickle-ice-sdpfrag``, RFC 8840).
+
+        Errors: ``BadCandidateError`` for a malformed fragment or an ICE restart, ``PeerClosedError``.
+        """
+        if self._closing is not None:
+            raise PeerClosedError("this publisher's connection is closed")
+        parsed = parse_fragment(fragment)
+        if parsed.ufrag not in (None, self._publication.ufrag):
+            raise BadCandidateError("ICE restart is not supported: the fragment has another ice-ufrag than the offer")
+        self._candidates += len(parsed.candidates)
+        if self._candidates > _MOST_CANDIDATES:
+            raise BadCandidateError(f"at most {_MOST_CANDIDATES} candidates are taken from one publisher")
+        for value in parsed.candidates:
+            await self._connection.addIceCandidate(to_candidate(value, self._publication.mid))
+
+    async def close(self) -> None:
+        """End the connection. May be called again; each call returns when it has ended."""
+        await asyncio.shield(self._begin_close(PublisherEnd.SERVER))
+
+    def _begin_close(self, reason: PublisherEnd) -> asyncio.Task[None]:
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close(reason), name="close a publisher")
+        return self._closing
+
+    async def _close(self, reason: PublisherEnd) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await close_connection(self._connection)
+        logger.info("a publisher's connection ended: %s", reason.value)
+        if self._on_closed is not None:
+            try:
+                self._on_closed(reason)
+            except Exception:
+                logger.exception("the callback that was told of a publisher's end failed")
+
+    async def _negotiate(self, ice: IceConfig) -> None:
+        connection = self._connection
+        try:
+            await connection.setRemoteDescription(RTCSessionDescription(self._publication.sdp, "offer"))
+        except Exception as error:  # aiortc names no common base for what it refuses
+            raise BadOfferError(f"the SDP offer cannot be used: {error}") from error
+        for transceiver in connection.getTransceivers():
+            if transceiver.kind == "audio":
+                transceiver.direction = "inactive"
+        extension = self._publication.colour_extension
+        if extension is not None:
+            hear_extension(self._transceiver, extension, colours.URI, self._hear_colours)
+        ice.bound(connection)
+        try:
+            await connection.setLocalDescription(await connection.createAnswer())
+        except OSError as error:
+            raise NoCandidatesError(f"no socket for WebRTC ({error.strerror}): try again later") from error
+        self.answer = self._publication.answer(connection.localDescription.sdp)
+        if "a=candidate:" not in self.answer:
+            raise NoCandidatesError("no local address or free UDP port for WebRTC: try again later")
+        self._start(self._intake.run(), "convert received frames")
+        self._start(self._watch(), "watch a publisher")
+
+    def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self._tasks.append(asyncio.create_task(work, name=name))
+
+    def _begin_reading(self, track: MediaStreamTrack) -> None:
+        if track.kind == "video":
+            self._start(self._read(track), "read received frames")
+
+    async def _read(self, track: MediaStreamTrack) -> None:
+        while True:
+            try:
+                image = await track.recv()
+            except MediaStreamError:  # the publisher said goodbye, or the connection is lost
+                self._begin_close(PublisherEnd.PUBLISHER)
+                return
+            assert isinstance(image, av.VideoFrame)
+            label(image, self._colours)
+            self._intake.put(image, self._clock.now_ns())
+
+    def _hear_colours(self, value: bytes) -> None:
+        self._colours = read_colours(value)
+
+    async def _watch(self) -> None:
+        """Give a silent publisher up, and ask one that cannot be decoded for a keyframe."""
+        liveness = Liveness(self._patience, self._clock.now_ns())
+        polls = decoded = packets = 0
+        seen_ns = self._clock.now_ns()
+        while True:
+            await asyncio.sleep(self._patience.poll_s)
+            polls += 1
+            now_ns, connected = self._clock.now_ns(), self.is_connected
+            received = await self._packets_received()
+            # a publisher owes packets at any time, as if each look at it were a frame that it has to answer
+            if liveness.has_vanished(now_ns, connected=connected, sent=polls, received=received):
+                self._begin_close(PublisherEnd.VANISHED if connected else PublisherEnd.NEVER_CONNECTED)
+                return
+            if self._intake.received > decoded or received == packets:
+                seen_ns = now_ns
+            elif now_ns - seen_ns >= _BLIND_NS:
+                seen_ns = now_ns
+                await request_keyframe(self._receiver)
+            decoded, packets = self._intake.received, received
+
+    async def _packets_received(self) -> int:
+        stats = await self._receiver.getStats()
+        return sum(entry.packetsReceived for entry in stats.values() if entry.type == "transport")
+
+    def _state_changed(self) -> None:
+        state = self._connection.connectionState
+        if state == "closed":
+            self._begin_close(PublisherEnd.PUBLISHER)
+        elif state == "failed":
+            self._begin_close(PublisherEnd.VANISHED)

@@ -1,0 +1,100 @@
+"""People look into the mirror in a real browser, whose camera is a test pattern: a green field with a bright hand."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import simplejpeg
+
+if not os.environ.get("CI"):
+    for package in ("playwright", "aiortc", "fastapi", "typer"):
+        pytest.importorskip(package, reason=f"{package} is not installed: nothing is tested in a browser")
+    if shutil.which("chromium") is None:
+        pytest.skip("there is no chromium on the PATH: nothing is tested in a browser", allow_module_level=True)
+
+from playwright.sync_api import Browser, expect
+
+from .conftest import Launch, Opener
+from .maze import MazeServer
+from .walker import PATIENCE_MS, Walker
+
+pytestmark = pytest.mark.timeout(30)
+
+FAKE_CAMERA = ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]
+
+
+@pytest.fixture(scope="module")
+def mirror(chromium: str) -> Iterator[MazeServer]:
+    with MazeServer("--max-sessions", "2", demo="mirror") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def with_camera(launch: Launch) -> Iterator[Browser]:
+    with launch(*FAKE_CAMERA) as browser:
+        yield browser
+
+
+def until_seen(visitor: Walker, wanted: Callable[[np.ndarray], bool]) -> None:
+    """Look until the picture, (54, 96, 3), is as wanted; the test's own limit ends a hopeless wait."""
+    while not wanted(visitor.pixels()):
+        pass
+
+
+def is_green(pixels: np.ndarray) -> bool:
+    red, green, blue = np.median(pixels, (0, 1))
+    return green - red > 60 and green - blue > 60
+
+
+def is_paper(pixels: np.ndarray) -> bool:
+    return bool(np.median(pixels) > 220)
+
+
+def test_the_camera_is_seen_with_the_effect_until_it_is_stopped(
+    mirror: MazeServer, with_camera: Browser, visit: Opener
+) -> None:
+    visitor = visit(mirror, browser=with_camera)
+    page = visitor.page
+    expect(page.locator("#status")).to_have_text("Live", timeout=PATIENCE_MS)
+    expect(page.locator("#source-text")).to_have_text("Nothing is sent yet.")
+    page.get_by_label("none", exact=True).check()
+    until_seen(visitor, lambda pixels: not is_paper(pixels))
+    assert not is_green(visitor.pixels())
+    page.get_by_role("button", name="Use camera").click()
+    expect(page.locator("#source-text")).to_have_text("Your camera is on.")
+    expect(page.locator("#self-view")).to_be_visible()
+    until_seen(visitor, is_green)
+    page.get_by_label("sketch", exact=True).check()
+    until_seen(visitor, is_paper)
+    page.get_by_label("none", exact=True).check()
+    until_seen(visitor, is_green)
+    page.get_by_role("button", name="Stop").click()
+    until_seen(visitor, lambda pixels: not is_green(pixels))
+    expect(page.locator("#self-view")).to_be_hidden()
+    expect(page.get_by_role("button", name="Use camera")).to_be_visible()
+
+
+def test_a_picture_of_ones_own_comes_out_in_its_colours(mirror: MazeServer, visit: Opener, tmp_path: Path) -> None:
+    colour = np.full((120, 160, 3), (200, 60, 120), np.uint8)
+    (tmp_path / "own.jpg").write_bytes(simplejpeg.encode_jpeg(colour, quality=95))
+    visitor = visit(mirror)
+    visitor.page.get_by_label("none", exact=True).check()
+    visitor.page.locator("#source-file").set_input_files(tmp_path / "own.jpg")
+    expect(visitor.page.locator("#source-text")).to_have_text("Your picture is shown.", timeout=PATIENCE_MS)
+    until_seen(visitor, lambda pixels: bool(np.abs(np.median(pixels, (0, 1)) - colour[0, 0]).max() < 14))
+
+
+def test_what_is_wrong_with_the_camera_is_said_in_plain_words(mirror: MazeServer, visit: Opener) -> None:
+    visitor = visit(mirror)  # this browser has no camera, and nobody to ask
+    expect(visitor.page.locator("#status")).to_have_text("Live", timeout=PATIENCE_MS)
+    visitor.page.get_by_role("button", name="Use camera").click()
+    expect(visitor.page.locator("#source-error")).to_contain_text("camera")
+    expect(visitor.page.get_by_role("button", name="Use camera")).to_be_visible()
+    file = {"name": "notes.mp4", "mimeType": "video/mp4", "buffer": b"no film"}
+    visitor.page.locator("#source-file").set_input_files(file)  # type: ignore[arg-type]
+    expect(visitor.page.locator("#source-error")).to_have_text("This browser cannot show notes.mp4.")

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from realtime_engine.infra.video_input import VideoInput
+from realtime_engine.infra.webrtc import (
+    BadCandidateError,
+    BadOfferError,
+    Patience,
+    PeerClosedError,
+    Picture,
+    PublisherEnd,
+    PublisherPeer,
+)
+
+from ...publisher import Paint, Publisher
+from .support import picture, psnr, until
+
+pytestmark = pytest.mark.timeout(20)
+SIZE = (320, 180)
+SMALL = "a=candidate:1 1 udp 2130706431 192.0.2.9 5000 typ host\r\n"
+
+
+def paint(number: int) -> np.ndarray:
+    return picture(number, *SIZE)
+
+
+class Received:
+    """What a peer was told of one publisher."""
+
+    def __init__(self) -> None:
+        self.pictures: list[Picture] = []
+        self.ends: list[PublisherEnd] = []
+
+    async def at_least(self, count: int) -> None:
+        await until(lambda: len(self.pictures) >= count, 0.005)
+
+
+@asynccontextmanager
+async def publishing(
+    paint: Paint = paint, *, max_side: int = 640, patience: Patience | None = None, **options: Any
+) -> AsyncIterator[tuple[Publisher, PublisherPeer, Received]]:
+    received = Received()
+    async with Publisher(paint, **options) as publisher:
+        peer = await PublisherPeer.accept(
+            await publisher.offer(),
+            VideoInput("ring", 64, max_side),
+            on_picture=received.pictures.append,
+            on_closed=received.ends.append,
+            patience=patience,
+        )
+        try:
+            await publisher.accept(peer.answer)
+            yield publisher, peer, received
+        finally:
+            await peer.close()
+
+
+@pytest.mark.parametrize("codec", ["VP8", "H264"])
+async def test_pictures_come_out_as_they_were_sent_and_in_order(codec: str) -> None:
+    async with publishing(codec=codec) as (publisher, peer, received):
+        await received.at_least(12)
+        assert peer.is_connected
+        steps = np.diff([each.media_ns for each in received.pictures])
+        assert received.pictures[0].media_ns == 0 and np.abs(steps - 1e9 / 30).max() < 50_000, "one tick of 90 kHz"
+        assert (np.diff([each.arrived_ns for each in received.pictures]) > 0).all()
+        for number in (0, 11):
+            assert psnr(received.pictures[number].pixels[..., 1], paint(number)[..., 1]) > 28, number
+
+
+async def test_large_video_is_scaled_down_to_what_the_demo_takes() -> None:
+    async with publishing(max_side=160) as (_, _, received):
+        await received.at_least(1)
+        assert received.pictures[0].pixels.shape == (90, 160, 3)
+
+
+async def test_the_last_picture_comes_without_a_next_one() -> None:
+    """A sender that stops at frame N shows frame N."""
+    last = asyncio.Event()
+
+    def three(number: int) -> np.ndarray:
+        if number == 3:
+            publisher.track.stop()
+            last.set()
+        return paint(number)
+
+    async with publishing(three) as (publisher, _, received):
+        await last.wait()
+        await received.at_least(4)
+
+
+async def test_audio_beside_it_is_inactive_and_no_error() -> None:
+    async with publishing(audio=True) as (_, peer, received):
+        audio, video = peer.answer.split("m=")[1:]
+        assert audio.startswith("audio") and "a=inactive" in audio
+        assert video.startswith("video") and "a=recvonly" in video
+        await received.at_least(1)
+
+
+async def test_a_goodbye_is_noticed_at_once() -> None:
+    async with publishing() as (publisher, peer, received):
+        await received.at_least(1)
+        await publisher.connection.close()
+        await until(lambda: bool(received.ends), 0.005)
+        assert received.ends == [PublisherEnd.PUBLISHER]
+        with pytest.raises(PeerClosedError):
+            await peer.add_candidate(SMALL)
+
+
+async def test_a_publisher_that_vanishes_is_given_up() -> None:
+    async with publishing(patience=Patience(silence_s=0.4)) as (publisher, _, received):
+        await received.at_least(1)
+        await publisher.vanish()
+        await until(lambda: bool(received.ends), 0.005)
+        assert received.ends == [PublisherEnd.VANISHED]
+
+
+async def test_a_publisher_that_never_connects_is_given_up() -> None:
+    received = Received()
+    async with Publisher(paint) as publisher:
+        peer = await PublisherPeer.accept(
+            await publisher.offer(),
+            VideoInput(),
+            on_picture=received.pictures.append,
+            on_closed=received.ends.append,
+            patience=Patience(connect_s=0.2),
+        )
+        await until(lambda: bool(received.ends), 0.005)
+        assert received.ends == [PublisherEnd.NEVER_CONNECTED] and not peer.is_connected
+
+
+async def test_a_keyframe_is_asked_for_when_nothing_can_be_decoded() -> None:
+    """The decoder gets nothing that it can begin with until the publisher is asked."""
+    async with publishing(patience=Patience(silence_s=2.0)) as (publisher, peer, received):
+        await received.at_least(1)
+        intake: Any = peer._intake
+        take, intake.put = intake.put, lambda *_: None
+        asked = asyncio.Event()
+        publisher.sender._send_keyframe = asked.set
+        await asked.wait()
+        intake.put = take
+        before = len(received.pictures)
+        await received.at_least(before + 1)
+
+
+async def test_candidates_are_checked() -> None:
+    async with publishing() as (_, peer, _):
+        await peer.add_candidate(SMALL)
+        for fragment in ("nonsense", "a=ice-ufrag:other\r\n"):
+            with pytest.raises(BadCandidateError):
+                await peer.add_candidate(fragment)
+        with pytest.raises(BadCandidateError, match="at most 128"):
+            for _ in range(130):
+                await peer.add_candidate(SMALL)
+
+
+async def test_a_refused_offer_leaves_nothing_behind() -> None:
+    async with Publisher(paint, audio=True) as publisher:
+        offer = (await publisher.offer()).replace("opus/48000", "strange/1").replace("PCM", "PCX").replace("G722", "G7")
+        ends: list[PublisherEnd] = []
+        with pytest.raises(BadOfferError, match="cannot be used"):
+            await PublisherPeer.accept(offer, VideoInput(), on_picture=print, on_closed=ends.append)
+        assert ends == []
