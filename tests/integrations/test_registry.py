@@ -59,9 +59,9 @@ def install(tmp_path, monkeypatch):
     return installed
 
 
-def test_the_maze_is_built_in():
-    assert registry.BUILT_IN == {"maze": "realtime_engine.integrations.maze.demo:demo"}
-    assert demo_sources()["maze"].origin == "built in"
+def test_two_demos_are_built_in():
+    assert registry.BUILT_IN == {name: f"realtime_engine.integrations.{name}.demo:demo" for name in ("maze", "stages")}
+    assert {demo_sources()[name].origin for name in registry.BUILT_IN} == {"built in"}
 
 
 def test_a_built_in_demo_is_imported_when_it_is_asked_for(monkeypatch, tmp_path):
