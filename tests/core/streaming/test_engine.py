@@ -390,6 +390,27 @@ async def test_a_mapping_of_the_authors_that_raises_ends_the_session(model: Coun
     await table.end()
 
 
+async def test_a_session_that_cannot_begin_leaves_nothing(model: CountingModel) -> None:
+    broken = True
+
+    def controls(conditioning: Any) -> Any:
+        if broken:
+            raise LookupError("not mapped")
+        return {"control": conditioning}
+
+    actors = {"plan": LocalStageActor(model.plan), "act": LocalStageActor(model.act)}
+    table = Table(StreamingEngine(SPEC, actors, EngineManifest(1), controls=controls))
+    player = table.player("a")
+    player.put(Attach("a", {"seed": 1}))
+    assert (await player.event(Rejected)).reason == "LookupError: not mapped"
+    assert table.engine.pipeline.health().session_count == 0
+    broken = False
+    player.put(Attach("a", {"seed": 1}))
+    assert (await player.event(Attached)).epoch == 1
+    await player.chunk()
+    await table.end()
+
+
 async def test_a_dead_stage_fails_its_sessions_and_takes_no_more(model: CountingModel) -> None:
     def die(work: Any) -> None:
         raise StreamingActorFailedError("the device is lost")

@@ -59,7 +59,11 @@ class Life:
         self._gathered: dict[str, deque[StreamingOutput]] = {artifact: deque() for artifact in ports.outputs}
         self._next_sequence = 0
         pipeline.create_session(session_id)
-        self._set_controls({}, NO_ACTION)
+        try:
+            self._set_controls({}, NO_ACTION)
+        except BaseException:
+            pipeline.close_session(session_id)
+            raise
 
     @property
     def in_flight(self) -> int:
