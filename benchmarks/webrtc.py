@@ -1,7 +1,7 @@
 """What does live video cost over WebRTC, and how many can watch, beside plain aiortc?
 
 Sessions of 30 frames per second are sent from one process and received, but not decoded, in another. ``ours`` goes
-through realtime_engine.infra; ``at par`` does so at the bitrate that aiortc begins with, to compare what the same costs;
+through realtime_engine.infra; ``at par`` does so at the bitrate that aiortc begins with, to compare like with like;
 ``aiortc`` is a track of frames with the library's own encoders. CPU is that of the sending process; PSNR is that of
 luma, of one viewer in the last two seconds.
 
