@@ -1,8 +1,9 @@
 """What does live video cost over WebRTC, and how many can watch, beside plain aiortc?
 
 Sessions of 30 frames per second are sent from one process and received, but not decoded, in another. ``ours`` goes
-through realtime_engine.infra; ``aiortc`` is a track of frames with the library's own encoders. CPU is that of the
-sending process; PSNR is that of luma, of one viewer in the last two seconds.
+through realtime_engine.infra; ``at par`` does so at the bitrate that aiortc begins with, to compare like with like;
+``aiortc`` is a track of frames with the library's own encoders. CPU is that of the sending process; PSNR is that of
+luma, of one viewer in the last two seconds.
 
     python benchmarks/webrtc.py [--quick] [--codecs H264,VP8] [--sizes 640x360,1280x720] [--sessions 1,2,4,8]
                                 [--viewers 1,4,16] [--seconds 4] [--json FILE]
@@ -22,13 +23,17 @@ from pathlib import Path
 from typing import Any
 
 from webrtc_rig import receiver, sender
-from webrtc_rig.sender import FPS, WAYS, Load
+from webrtc_rig.sender import FPS, PAR, WAYS, Load
 
 WARM_UP_S = 2.0
 ANSWER_S = 60
 CPU_BUDGETS = {"H264": 0.4, "VP8": 0.8}
 FURTHER_BUDGET = 0.1
 CROWD, CROWD_FPS = 16, 0.95 * FPS
+HEAD = (
+    f"{'size':>9} {'codec':5} {'sessions':>8} {'viewers':>7} {'':7}{'CPU/session':>11} {'ms/frame':>8} "
+    f"{'fps':>5} {'least':>5} {'kb/s':>5} {'PSNR':>5}"
+)
 BUSY_SESSIONS, BUSY_WIDTH, BUSY_FPS = 8, 1280, 25.0
 
 
@@ -127,25 +132,28 @@ def measure(way: str, load: Load, seconds: float) -> Row:
     )
 
 
-def loads(codecs: list[str], sizes: list[str], sessions: list[int], viewers: list[int]) -> Iterator[Load]:
-    for size in sizes:
+def loads(given: argparse.Namespace) -> Iterator[Load]:
+    sessions, viewers = ([int(text) for text in counts.split(",")] for counts in (given.sessions, given.viewers))
+    for size in given.sizes.split(","):
         width, height = map(int, size.split("x"))
-        for codec in codecs:
+        for codec in given.codecs.split(","):
             counts = dict.fromkeys([*((count, 1) for count in sessions), *((1, count) for count in viewers)])
             for of_sessions, of_viewers in counts:
                 yield Load(codec, width, height, of_sessions, of_viewers)
 
 
 def remarks(row: Row, rows: list[Row]) -> list[str]:
-    """How ``row``, one of ours, stands to its budgets."""
-    found = []
+    """How ``row`` stands to its budgets."""
+    found: list[str] = []
     like = [other for other in rows if (other.codec, other.size) == (row.codec, row.size)]
     peer = next((o for o in like if (o.way, o.sessions, o.viewers) == ("aiortc", row.sessions, row.viewers)), None)
-    if peer is not None and row.viewers == 1:
+    if row.way == PAR and peer is not None:
         ratio = row.ms_per_frame / max(peer.ms_per_frame, 1e-9)
         budget = CPU_BUDGETS[row.codec]
         held = ratio <= budget and row.psnr >= peer.psnr
         found.append(f"CPU {ratio:.2f} of aiortc's (<= {budget}), PSNR {row.psnr - peer.psnr:+.1f} dB{_mark(held)}")
+    if row.way != "ours":
+        return found
     alone = next((o for o in like if (o.way, o.sessions, o.viewers) == ("ours", 1, 1)), None)
     if alone is not None and row.viewers > 1:
         share = (row.ms_per_frame / alone.ms_per_frame - 1) / (row.viewers - 1)
@@ -161,14 +169,8 @@ def _mark(held: bool) -> str:
     return "" if held else " MISSED"
 
 
-def table(rows: list[Row]) -> str:
-    head = f"{'size':>9} {'codec':5} {'sessions':>8} {'viewers':>7} {'':7}{'CPU/session':>11} {'ms/frame':>8} "
-    head += f"{'fps':>5} {'least':>5} {'kb/s':>5} {'PSNR':>5}"
-    return "\n".join([head, *(_line(row, rows) for row in rows)])
-
-
-def _line(row: Row, rows: list[Row]) -> str:
-    remark = "; ".join(remarks(row, rows)) if row.way == "ours" else ""
+def line(row: Row, rows: list[Row]) -> str:
+    remark = "; ".join(remarks(row, rows))
     return (
         f"{row.size:>9} {row.codec:5} {row.sessions:8} {row.viewers:7} {row.way:7}{row.cpu_per_session:10.1f}% "
         f"{row.ms_per_frame:8.2f} {row.fps:5.1f} {row.fps_min:5.1f} {row.kbps:5.0f} {row.psnr:5.1f}  {remark}"
@@ -187,13 +189,12 @@ def main() -> None:
     given = parser.parse_args()
     if given.quick:
         given.sizes, given.sessions, given.viewers, given.seconds = "640x360", "1,2", "1,4", 2.0
-    sessions, viewers = ([int(text) for text in counts.split(",")] for counts in (given.sessions, given.viewers))
-    rows = [
-        measure(way, load, given.seconds)
-        for load in loads(given.codecs.split(","), given.sizes.split(","), sessions, viewers)
-        for way in WAYS
-    ]
-    print(table(rows))
+    rows: list[Row] = []
+    print(HEAD)
+    for load in loads(given):
+        measured = [measure(way, load, given.seconds) for way in WAYS if way != PAR or load.viewers == 1]
+        rows += measured
+        print("\n".join(line(row, rows) for row in measured), flush=True)
     if given.json:
         given.json.write_text(json.dumps([asdict(row) for row in rows], indent=2))
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Protocol
 
 import av
 from aiortc import RTCConfiguration, RTCPeerConnection, RTCSessionDescription, VideoStreamTrack
-from aiortc.contrib.media import MediaRelay
 
 from realtime_engine.infra.frame import Frame, FrameId
 from realtime_engine.infra.publisher import FramePublisher
@@ -44,10 +44,10 @@ class Way(Protocol):
 class Ours:
     """Frames go into publishers, as the server's pump puts them there."""
 
-    def __init__(self, load: Load) -> None:
+    def __init__(self, load: Load, bitrate: int | None = None) -> None:
         self._codec = Codec(load.codec)
         self._publishers = [FramePublisher() for _ in range(load.sessions)]
-        self._videos = [SharedVideo(publisher, fps=FPS) for publisher in self._publishers]
+        self._videos = [SharedVideo(publisher, fps=FPS, bitrate=bitrate) for publisher in self._publishers]
         self._peers: list[ViewerPeer] = []
         self._pictures = pictures(load.width, load.height)
         self._playing = [asyncio.create_task(self._play(session)) for session in range(load.sessions)]
@@ -76,18 +76,19 @@ class Ours:
 
 
 class Plain:
-    """aiortc as it comes: a track of ``VideoFrame``, relayed to each viewer, and its encoders."""
+    """aiortc as it comes: a track of ``VideoFrame`` for each viewer, and its encoders.
+
+    No ``MediaRelay``: PyAV's conversions of one frame on several threads end in a segmentation fault now and then.
+    """
 
     def __init__(self, load: Load) -> None:
         self._pictures = pictures(load.width, load.height)
-        self._relay = MediaRelay()
-        self._tracks = [_PlainTrack(self._pictures) for _ in range(load.sessions)]
         self._connections: list[RTCPeerConnection] = []
 
     async def accept(self, session: int, offer: str) -> str:
         connection = RTCPeerConnection(RTCConfiguration(iceServers=[]))
         self._connections.append(connection)
-        connection.addTrack(self._relay.subscribe(self._tracks[session], buffered=False))
+        connection.addTrack(_PlainTrack(self._pictures))
         await connection.setRemoteDescription(RTCSessionDescription(offer, "offer"))
         await connection.setLocalDescription(await connection.createAnswer())
         return connection.localDescription.sdp
@@ -109,7 +110,13 @@ class _PlainTrack(VideoStreamTrack):
         return frame
 
 
-WAYS: dict[str, type[Ours] | type[Plain]] = {"ours": Ours, "aiortc": Plain}
+PAR = "at par"
+_PLAIN_BITRATES = {"H264": 1_000_000, "VP8": 500_000}  # where aiortc's encoders begin
+WAYS: dict[str, Callable[[Load], Way]] = {
+    "ours": Ours,
+    PAR: lambda load: Ours(load, _PLAIN_BITRATES[load.codec]),
+    "aiortc": Plain,
+}
 
 
 async def _send(way: Way, load: Load, pipe: Connection) -> None:

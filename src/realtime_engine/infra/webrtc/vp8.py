@@ -31,7 +31,7 @@ class Vp8Encoder(PyavEncoder):
     def _options(self, width: int, height: int, rate: int) -> Mapping[str, str]:
         return {
             "deadline": "realtime",
-            "cpu-used": "-8",
+            "cpu-used": "-12",
             "lag-in-frames": "0",
             "noise-sensitivity": "0",
             "auto-alt-ref": "0",
