@@ -93,9 +93,25 @@ async def test_after_a_blackout_comes_a_keyframe_and_nothing_of_what_has_passed(
         sent, shown = len(wire.sizes), wire.peer.frames_sent
         await asyncio.sleep(0.2)
         again = (len(wire.sizes) - sent) - (wire.peer.frames_sent - shown)
+        newest = source.newest.id.seq  # type: ignore[union-attr]
+        while (info := (await wire.receiver.next_frame()).info) is None or info.seq < newest:
+            pass
     assert now() > dark_ends
     assert wire.stats.losses == {Loss.UNSERVED: 1}
     assert again < 10  # 40 pictures were lost
+
+
+async def test_a_lost_packet_is_sent_again_and_nothing_else_happens(source: FakeSource, wire: Wire) -> None:
+    async with Player(source):
+        await wire.receiver.channel_open()
+        await wire.receiver.next_frame()
+        wire.drops = iter([False, True, *[False] * 10_000]).__next__
+        seqs: list[int] = []
+        while len(seqs) < 15:
+            info = (await wire.receiver.next_frame()).info
+            seqs += [info.seq] if info is not None else []
+    assert seqs == list(range(seqs[0], seqs[0] + 15))
+    assert wire.stats.keyframes == 1 and not wire.stats.losses
 
 
 async def test_an_intra_request_without_an_address_brings_a_keyframe(source: FakeSource, wire: Wire) -> None:
