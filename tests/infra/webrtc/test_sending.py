@@ -8,7 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from aiortc.rtp import RTCP_PSFB_FIR, RtcpPsfbPacket, is_rtcp
+from aiortc.rtp import (
+    RTCP_PSFB_APP,
+    RTCP_PSFB_FIR,
+    RtcpPsfbPacket,
+    RtcpReceiverInfo,
+    RtcpRrPacket,
+    is_rtcp,
+    pack_remb_fci,
+)
 
 from realtime_engine.infra.webrtc import Codec, Loss, SharedVideo, StreamStats, Tier, ViewerPeer, WebRtcReceiver
 
@@ -131,14 +139,10 @@ async def test_a_receivers_reports_reach_the_tiers(source: FakeSource, wire: Wir
     async with Player(source):
         await wire.receiver.next_frame()
         viewer: Any = wire.peer._track._viewer
-        heard: set[str] = set()
-        done = asyncio.Event()
-
-        def hear(name: str) -> None:
-            heard.add(name)
-            if heard == {"rate", "missing"}:
-                done.set()
-
-        viewer.report_rate = lambda bits: hear("rate")
-        viewer.report_missing = lambda share: hear("missing")
-        await asyncio.wait_for(done.wait(), 20)
+        heard: list[float] = []
+        viewer.report_rate = viewer.report_missing = heard.append
+        sender = wire.peer._sender
+        estimate = RtcpPsfbPacket(RTCP_PSFB_APP, ssrc=1, media_ssrc=0, fci=pack_remb_fci(800_000, [sender._ssrc]))
+        report = RtcpRrPacket(ssrc=1, reports=[RtcpReceiverInfo(sender._ssrc, 128, 0, 0, 0, 0, 0)])
+        await sender.transport._handle_rtcp_data(bytes(estimate) + bytes(report))
+    assert heard == [800_000, 0.5]
