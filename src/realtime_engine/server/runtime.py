@@ -16,6 +16,7 @@ from starlette.requests import HTTPConnection
 
 from ..infra.demo import Demo
 from ..infra.jpeg import JpegEncoder
+from ..infra.webrtc import Route, RouteKind, find_route
 from .config import ServerConfig
 from .equipment import Equipment
 from .hosting import EngineHost, EngineState
@@ -35,6 +36,7 @@ class Runtime:
 
     Attributes:
         host: set while the server runs.
+        route: which way viewers will come by WebRTC; ``None`` until it is known.
     """
 
     def __init__(self, demo: Demo, config: ServerConfig, options: BaseModel | None) -> None:
@@ -43,6 +45,7 @@ class Runtime:
         self.options = options
         self.host: EngineHost
         self.metrics: Metrics
+        self.route: Route | None = None
         self._sessions: Sessions | None = None
         self._jpeg = JpegEncoder(config.jpeg_quality)
         self._pool: ThreadPoolExecutor
@@ -54,10 +57,12 @@ class Runtime:
         self.metrics = Metrics(self.host, lambda: self._sessions)
         self._pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="media")
         engine = asyncio.create_task(self.host.run(), name="engine")
+        route = asyncio.create_task(self._find_route(), name="find the route of viewers")
         try:
             yield
         finally:
             await self._end(engine)
+            await route  # which ends by itself, soon: cut off, it would leave sockets open
 
     @property
     def sessions(self) -> Sessions:
@@ -94,6 +99,11 @@ class Runtime:
 
     def progress(self) -> dict[str, Any]:
         return dict(_READY if self.host.state is EngineState.READY else _LOADING)
+
+    async def _find_route(self) -> None:
+        self.route = await find_route(self.config.ice, page_on_loopback=self.config.is_loopback)
+        is_wanting = self.route.kind is RouteKind.NONE or bool(self.route.silent)
+        logger.log(logging.WARNING if is_wanting else logging.INFO, "WebRTC: %s", self.route)
 
     def _had(self, session_id: str) -> Sessions:
         if self._sessions is None:

@@ -26,7 +26,7 @@ from ..infra.controls import ControlState, event_message
 from ..infra.jpeg import JpegFrame, JpegPublisher
 from ..infra.mjpeg import MjpegStream
 from ..infra.publisher import FramePublisher
-from ..infra.webrtc import IceConfig, SharedVideo
+from ..infra.webrtc import SharedVideo
 from .activity import Activity, Hold
 from .asking import Asking, Refused, SessionOver, resolve
 from .attention import Attention
@@ -81,7 +81,7 @@ class DemoSession:
         self.mjpeg = MjpegStream(self.jpegs, config.heartbeat_s)
         fps = manifest.rate_hz * manifest.frames_per_chunk
         self._video = SharedVideo(self.publisher, fps=fps, bitrate=config.bitrate)
-        self.viewers = WebRtcViewers(self._video, self.clients, self.receive_text, IceConfig(config.ice_servers))
+        self.viewers = WebRtcViewers(self._video, self.clients, self.receive_text, config.ice)
         self._pump = Pump(
             equipment.outbox.session(self.id),
             manifest,

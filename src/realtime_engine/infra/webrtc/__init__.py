@@ -14,9 +14,12 @@ from .ice import IceConfig, IceServer
 from .identity import FrameInfo, frame_message, parse_frame_message
 from .liveness import Patience
 from .peer import CloseReason, ViewerPeer
+from .ports import UdpPorts
 from .receiver import ReceivedFrame, WebRtcReceiver
+from .route import Route, RouteKind, find_route
 from .shared import SharedVideo
 from .source import FrameSource, FrameSubscription
+from .turn import TurnSecret
 
 __all__ = [
     "DEFAULT_CODECS",
@@ -34,13 +37,18 @@ __all__ = [
     "Patience",
     "PeerClosedError",
     "ReceivedFrame",
+    "Route",
+    "RouteKind",
     "SharedVideo",
+    "TurnSecret",
+    "UdpPorts",
     "VideoEncoder",
     "ViewerPeer",
     "WebRtcError",
     "WebRtcReceiver",
     "create_encoder",
     "default_bitrate",
+    "find_route",
     "frame_message",
     "parse_frame_message",
 ]
