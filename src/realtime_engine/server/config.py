@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from ..infra.webrtc import IceConfig, IceServer, TurnSecret, UdpPorts
@@ -51,7 +51,7 @@ class ServerConfig:
     jpeg_quality: int = 80
     bitrate: int | None = None
     ice_servers: tuple[IceServer, ...] = ()
-    turn_secret: str | None = None
+    turn_secret: str | None = field(default=None, repr=False)
     relay_only: bool = False
     udp_ports: str | None = None
     public_address: str | None = None
