@@ -149,7 +149,7 @@ def scene(
 
 
 def gaps_s(pictures: Sequence[Seen], begin_s: float, end_s: float) -> list[float]:
-    """How long each right picture stayed until the next one came, in a time that begins and ends with a picture shown."""
+    """How long each right picture stayed until the next one came, the ends of the time counted in."""
     moments = [begin_s, *(picture.at_s for picture in pictures if picture.is_right), end_s]
     return [after - before for before, after in zip(moments, moments[1:], strict=False)]
 

@@ -1,4 +1,4 @@
-"""Watches the scene, in a process of its own: prints an offer, reads the answer, and prints each picture's thumbnail."""
+"""Watches the scene, in a process of its own: prints an offer, reads the answer, and then a thumbnail a picture."""
 
 from __future__ import annotations
 

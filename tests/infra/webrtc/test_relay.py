@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from realtime_engine.infra.webrtc import (
     IceConfig,
@@ -21,6 +25,8 @@ from realtime_engine.infra.webrtc import (
 from ...coturn import Coturn, coturn
 from .support import FakeSource, Player, shared
 
+ROOT = Path(__file__).parents[3]
+
 
 @pytest.fixture(scope="module")
 def with_users() -> Iterator[Coturn]:
@@ -30,8 +36,25 @@ def with_users() -> Iterator[Coturn]:
 
 @pytest.fixture(scope="module")
 def with_secret() -> Iterator[Coturn]:
-    with coturn("--use-auth-secret", "--static-auth-secret=north") as server:
+    """With the options of the compose file, but for its ports."""
+    composed = yaml.safe_load((ROOT / "docker" / "compose.turn.yml").read_text())
+    options = [_substituted(option, TURN_SECRET="north", PUBLIC_ADDRESS="127.0.0.1") for option in _command(composed)]
+    assert "--static-auth-secret=north" in options and "--allowed-peer-ip=127.0.0.1" in options
+    with coturn(*options) as server:
         yield server
+
+
+def _command(composed: dict[str, Any]) -> list[str]:
+    options: list[str] = composed["services"]["turn"]["command"]
+    return [option for option in options if "-port=" not in option and not option.startswith("--log-file")]
+
+
+def _substituted(option: str, **variables: str) -> str:
+    """As compose does it: ``${NAME:?why}`` and ``${NAME:-default}``, innermost first."""
+    while found := re.search(r"\$\{(\w+)(?::([?-])([^${}]*))?\}", option):
+        name, _, default = found.groups()
+        option = option.replace(found[0], variables.get(name, default or ""))
+    return option
 
 
 @asynccontextmanager
