@@ -87,12 +87,18 @@ def visit(browser: Browser) -> Iterator[Opener]:
     """Opens a page of ``server`` in a profile of its own; at the end, nothing may have gone wrong unseen.
 
     ``expected``: the beginning of what the page may say on its console. ``browser``: another than the usual one.
+    ``init_script``: run before the page's own.
     """
     visits: list[tuple[Visit, str | tuple[str, ...]]] = []
     usual = browser
 
     def open_page(
-        server: MazeServer, query: str = "", *, expected: str | tuple[str, ...] = (), browser: Browser | None = None
+        server: MazeServer,
+        query: str = "",
+        *,
+        expected: str | tuple[str, ...] = (),
+        browser: Browser | None = None,
+        init_script: str = "",
     ) -> Walker:
         page = (browser or usual).new_context().new_page()
         page.set_default_timeout(15_000)
@@ -101,6 +107,7 @@ def visit(browser: Browser) -> Iterator[Opener]:
         page.on("console", seen.note)
         page.on("pageerror", lambda error: seen.complaints.append(str(error)))
         page.add_init_script(path=SIGHT)
+        page.add_init_script(script=init_script or "0")
         page.goto(server.url + query)
         return Walker(page)
 
