@@ -183,10 +183,13 @@ class GatedExecutor(InlineExecutor):
 
 
 class FakeEncoder:
-    """Makes empty packets and notes what it was asked for."""
+    """Makes packets of so many bytes and notes what it was asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: int = 1) -> None:
+        self.size = size
         self.keyframes: list[bool] = []
+        self.shapes: list[tuple[int, ...]] = []
+        self.bitrates: list[int] = []
         self.closed = False
         self.error: Exception | None = None
 
@@ -194,14 +197,16 @@ class FakeEncoder:
         assert not self.closed
         if self.error:
             raise self.error
+        self.shapes.append(planes.shape)
         key = force_keyframe or not self.keyframes
         self.keyframes.append(key)
-        packet = av.Packet(bytes([len(self.keyframes)]))
+        packet = av.Packet(bytes(self.size))
         packet.is_keyframe = key
         return [packet]
 
     def set_bitrate(self, bits_per_second: int) -> None:
-        raise NotImplementedError
+        if self.bitrates[-1:] != [bits_per_second]:
+            self.bitrates.append(bits_per_second)
 
     def close(self) -> None:
         self.closed = True

@@ -21,6 +21,7 @@ from realtime_engine.infra.webrtc import (
     Patience,
     PeerClosedError,
     SharedVideo,
+    Tier,
     ViewerPeer,
     WebRtcReceiver,
     create_encoder,
@@ -102,7 +103,7 @@ async def test_two_viewers_share_one_encode(source: FakeSource, connect: Any, co
         for viewer in (one, two):
             for _ in range(10):
                 await viewer.receiver.next_frame()
-        assert video.stream(codec).viewers == 2
+        assert video.stats[codec, Tier.FULL].viewers == 2
     assert len(factory.made) == 1
     assert factory.encodes <= len(player.pictures)
 
@@ -113,11 +114,11 @@ async def test_a_late_viewer_starts_at_a_keyframe_made_for_it(source: FakeSource
     async with Player(source) as player:
         first = await connect(video, codec)
         await first.receiver.next_frame()
-        assert video.stream(codec).stats.keyframes == 1
+        assert video.stats[codec, Tier.FULL].keyframes == 1
         late = await connect(video, codec)
         (frame, *_) = await identified(late, 1)
         assert psnr(frame.luma(), luma(player.pictures[frame.info.seq])) > 36
-        assert video.stream(codec).stats.keyframes == 2
+        assert video.stats[codec, Tier.FULL].keyframes == 2
 
 
 async def test_a_picture_loss_report_brings_a_keyframe(source: FakeSource, connect: Any) -> None:
@@ -127,7 +128,7 @@ async def test_a_picture_loss_report_brings_a_keyframe(source: FakeSource, conne
         await viewer.receiver.next_frame()
         sender = viewer.peer._sender
         await sender._handle_rtcp_packet(RtcpPsfbPacket(fmt=RTCP_PSFB_PLI, ssrc=1, media_ssrc=sender._ssrc))
-        while video.stream(Codec.VP8).stats.keyframes < 2:
+        while video.stats[Codec.VP8, Tier.FULL].keyframes < 2:
             await viewer.receiver.next_frame()
 
 
@@ -235,7 +236,7 @@ async def test_closing_the_server_side_ends_the_viewer(source: FakeSource, conne
         with pytest.raises(PeerClosedError):
             while True:
                 await viewer.receiver.next_frame()
-    assert video.stream(Codec.VP8).viewers == 0
+    assert video.stats[Codec.VP8, Tier.FULL].viewers == 0
     assert viewer.peer.send("gone") is False
     with pytest.raises(PeerClosedError):
         await viewer.peer.add_candidate("")
@@ -248,7 +249,7 @@ async def test_closing_the_viewer_side_ends_the_server(source: FakeSource, conne
         await viewer.receiver.next_frame()
         await viewer.receiver.close()
         assert await viewer.reasons.get() is CloseReason.VIEWER
-    assert video.stream(Codec.VP8).viewers == 0
+    assert video.stats[Codec.VP8, Tier.FULL].viewers == 0
     await viewer.peer.close()
     assert viewer.reasons.empty()
 
@@ -334,7 +335,7 @@ async def test_a_killed_viewer_is_noticed(source: FakeSource) -> None:
         process.send_signal(signal.SIGKILL)
         assert await reasons.get() is CloseReason.VANISHED
     await process.communicate()
-    assert video.stream(peer.codec).viewers == 0
+    assert video.stats[peer.codec, Tier.FULL].viewers == 0
 
 
 def count_open_files() -> int:

@@ -6,42 +6,11 @@ import pytest
 
 from realtime_engine.infra.webrtc.codecs import Codec
 from realtime_engine.infra.webrtc.shared import SharedVideo
-from realtime_engine.infra.webrtc.stream import SharedStream, StreamEnded, StreamViewer
-from realtime_engine.testing import ManualClock
+from realtime_engine.infra.webrtc.tiers import Tier
+from realtime_engine.infra.webrtc.viewer import Loss, StreamEnded
 
-from .support import FakeEncoder, FakeSource, GatedExecutor, InlineExecutor, frame, until
-
-
-class Bench:
-    """A stream over a fake source and fake encoders, in manual time."""
-
-    def __init__(self) -> None:
-        self.source = FakeSource()
-        self.clock = ManualClock(5_000_000_000)
-        self.encoders: list[FakeEncoder] = []
-        self.video = SharedVideo(self.source, factory=self._encoder, executor=InlineExecutor(), clock=self.clock)
-        self.stream: SharedStream = self.video.stream(Codec.VP8)
-        self.number = -1
-
-    def _encoder(self, codec: Codec, fps: float, bitrate: int | None) -> FakeEncoder:
-        self.encoders.append(FakeEncoder())
-        return self.encoders[-1]
-
-    async def show(self, after_ms: float = 40) -> None:
-        """Show the next frame and return when it is encoded."""
-        self.clock.advance(after_ms / 1000)
-        self.number += 1
-        encoded = self.stream.stats.frames_encoded
-        self.source.show(frame(self.number))
-        await until(lambda: self.stream.stats.frames_encoded > encoded)
-
-    @property
-    def keyframes(self) -> list[bool]:
-        return self.encoders[-1].keyframes
-
-
-async def seqs(viewer: StreamViewer, count: int) -> list[int]:
-    return [(await viewer.next()).id.seq for _ in range(count)]
+from .bench import Bench, seqs
+from .support import FakeSource, GatedExecutor, frame, until
 
 
 @pytest.fixture
@@ -58,16 +27,16 @@ async def test_without_viewers_nothing_is_read_or_encoded(bench: Bench) -> None:
 
 
 async def test_two_viewers_share_one_encode(bench: Bench) -> None:
-    one, two = bench.stream.join(), bench.stream.join()
+    one, two = bench.video.join(Codec.VP8), bench.video.join(Codec.VP8)
     for _ in range(3):
         await bench.show()
     assert await seqs(one, 3) == await seqs(two, 3) == [0, 1, 2]
     assert len(bench.encoders) == 1 and len(bench.keyframes) == 3
-    assert bench.stream.viewers == 2 and bench.source.readers == 1
+    assert bench.stats.viewers == 2 and bench.source.readers == 1
 
 
 async def test_the_packets_carry_the_time_at_which_frames_came(bench: Bench) -> None:
-    viewer = bench.stream.join()
+    viewer = bench.video.join(Codec.VP8)
     for after_ms in (0, 40, 100, 0):
         await bench.show(after_ms)
     packets = [(await viewer.next()).packet for _ in range(4)]
@@ -76,29 +45,41 @@ async def test_the_packets_carry_the_time_at_which_frames_came(bench: Bench) -> 
 
 
 async def test_a_late_viewer_begins_with_a_keyframe_made_for_it(bench: Bench) -> None:
-    bench.stream.join()
+    bench.video.join(Codec.VP8)
     await bench.show()
     await bench.show()
-    late = bench.stream.join()
-    await bench.show()
+    late = bench.video.join(Codec.VP8)
+    await bench.show(after_ms=300)
     await bench.show()
     assert bench.keyframes == [True, False, True, False]
     first = await late.next()
     assert first.id.seq == 2 and first.packet.is_keyframe
 
 
+async def test_viewers_that_come_close_together_share_a_keyframe(bench: Bench) -> None:
+    bench.video.join(Codec.VP8)
+    await bench.show()
+    late = []
+    for _ in range(3):
+        late.append(bench.video.join(Codec.VP8))
+        await bench.show(after_ms=80)
+    await bench.show(after_ms=80)
+    assert bench.keyframes == [True, False, False, False, True]
+    assert [(await viewer.next()).id.seq for viewer in late] == [4, 4, 4]
+
+
 async def test_a_viewer_that_joins_in_the_middle_of_an_encode_waits_for_its_keyframe(bench: Bench) -> None:
     gate = GatedExecutor()
-    bench.video = SharedVideo(bench.source, factory=bench._encoder, executor=gate, clock=bench.clock)
-    bench.stream = bench.video.stream(Codec.VP8)
-    first = bench.stream.join()
+    bench.video = SharedVideo(bench.source, factory=bench.encoder, executor=gate, clock=bench.clock)
+    first = bench.video.join(Codec.VP8)
     for number in range(2):
         bench.source.show(frame(number))
         await until(lambda: gate.waiting)
         if number == 0:
             gate.open()
             assert (await first.next()).packet.is_keyframe
-    late = bench.stream.join()
+    late = bench.video.join(Codec.VP8)
+    bench.clock.advance(1)
     gate.open()
     assert not (await first.next()).packet.is_keyframe
     bench.source.show(frame(2))
@@ -109,39 +90,66 @@ async def test_a_viewer_that_joins_in_the_middle_of_an_encode_waits_for_its_keyf
 
 
 async def test_a_viewer_that_joins_while_the_source_rests_gets_the_last_frame(bench: Bench) -> None:
-    bench.stream.join()
+    bench.video.join(Codec.VP8)
     await bench.show()
-    late = bench.stream.join()
+    late = bench.video.join(Codec.VP8)
+    bench.clock.advance(1)
     encoded = await late.next()
     assert encoded.id.seq == 0 and encoded.packet.is_keyframe
-    assert bench.stream.stats.frames_repeated == 1
+    assert bench.stats.frames_repeated == 1
 
 
 async def test_a_frame_that_the_source_has_forgotten_is_not_shown_again(bench: Bench) -> None:
-    bench.stream.join()
+    bench.video.join(Codec.VP8)
     await bench.show()
     bench.source.forget()
-    late = bench.stream.join()
+    late = bench.video.join(Codec.VP8)
+    bench.clock.advance(1)
     await until(lambda: bench.source.subscriptions == 2)
     await asyncio.sleep(0.01)
-    assert bench.stream.stats.frames_encoded == 1
+    assert bench.stats.frames_encoded == 1
     await bench.show()
     encoded = await late.next()
     assert encoded.id.seq == 1 and encoded.packet.is_keyframe
 
 
 async def test_losses_bring_at_most_one_keyframe_in_250_ms(bench: Bench) -> None:
-    viewer = bench.stream.join()
+    one, two, lucky = (bench.video.join(Codec.VP8) for _ in range(3))
     await bench.show()
-    for _ in range(16):
-        bench.stream.report_loss()
+    for number in range(17):
+        if (await lucky.next()).packet.is_keyframe:
+            assert await seqs(one, 1) == await seqs(two, 1) == [number]
+        one.report_loss()
+        two.report_loss(Loss.UNSERVED)
         await bench.show(after_ms=40)
-        await viewer.next()
     assert [i for i, key in enumerate(bench.keyframes) if key] == [0, 7, 14]
+    assert bench.stats.losses == {Loss.REPORTED: 3, Loss.UNSERVED: 3}
+
+
+async def test_a_viewer_that_lost_its_reference_gets_nothing_before_the_next_keyframe(bench: Bench) -> None:
+    unlucky, lucky = bench.video.join(Codec.VP8), bench.video.join(Codec.VP8)
+    await bench.show()
+    await bench.show()
+    assert await seqs(unlucky, 1) == [0]
+    unlucky.report_loss()
+    for _ in range(3):
+        await bench.show(after_ms=90)
+        await lucky.next()
+    encoded = await unlucky.next()
+    assert encoded.packet.is_keyframe and encoded.id.seq == 4
+
+
+async def test_a_loss_is_answered_by_a_keyframe_that_is_unsent(bench: Bench) -> None:
+    viewer = bench.video.join(Codec.VP8)
+    await bench.show()
+    viewer.report_loss()
+    await bench.show(after_ms=300)
+    assert await seqs(viewer, 2) == [0, 1]
+    assert bench.keyframes == [True, False]
 
 
 async def test_a_viewer_that_cannot_report_losses_gets_keyframes_by_the_clock(bench: Bench) -> None:
-    viewer = bench.stream.join(blind=True)
+    viewer = bench.video.join(Codec.VP8, blind=True)
     for _ in range(9):
         await bench.show(after_ms=500)
         await viewer.next()
@@ -149,34 +157,34 @@ async def test_a_viewer_that_cannot_report_losses_gets_keyframes_by_the_clock(be
 
 
 async def test_a_late_sender_skips_to_a_new_keyframe_and_holds_up_nobody(bench: Bench) -> None:
-    slow, quick = bench.stream.join(), bench.stream.join()
+    slow, quick = bench.video.join(Codec.VP8), bench.video.join(Codec.VP8)
     for _ in range(8):
         await bench.show(after_ms=100)
         await quick.next()
-    assert bench.stream.stats.viewer_overflows == 1
+    assert bench.stats.losses[Loss.OVERFLOW] == 1
     encoded = await slow.next()
     assert encoded.packet.is_keyframe and encoded.id.seq == 5
 
 
 async def test_the_last_viewer_turns_the_light_off_and_the_next_one_on(bench: Bench) -> None:
-    viewer = bench.stream.join()
+    viewer = bench.video.join(Codec.VP8)
     await bench.show()
     viewer.close()
     viewer.close()
     await until(lambda: bench.encoders[0].closed)
     assert bench.source.readers == 0
-    again = bench.stream.join()
+    again = bench.video.join(Codec.VP8)
     await bench.show()
     assert (await again.next()).packet.is_keyframe
     assert len(bench.encoders) == 2
 
 
 async def test_a_closed_source_ends_every_viewer(bench: Bench) -> None:
-    viewers = [bench.stream.join(), bench.stream.join()]
+    viewers = [bench.video.join(Codec.VP8), bench.video.join(Codec.VP8)]
     await bench.show()
     bench.source.close()
     await until(lambda: bench.encoders[0].closed)
-    for viewer in [*viewers, bench.stream.join()]:
+    for viewer in [*viewers, bench.video.join(Codec.VP8)]:
         with pytest.raises(StreamEnded) as ended:
             await viewer.next()
         assert ended.value.error is None
@@ -186,7 +194,7 @@ async def test_a_closed_source_ends_every_viewer(bench: Bench) -> None:
 async def test_an_error_ends_the_viewers_and_the_next_one_gets_a_new_stream(
     bench: Bench, part: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    viewer = bench.stream.join()
+    viewer = bench.video.join(Codec.VP8)
     await bench.show()
     await viewer.next()
     error = RuntimeError("broken on purpose")
@@ -202,14 +210,13 @@ async def test_an_error_ends_the_viewers_and_the_next_one_gets_a_new_stream(
     await until(lambda: bench.encoders[0].closed)
 
     bench.source.error = None
-    bench.stream = bench.video.stream(Codec.VP8)
-    viewer = bench.stream.join()
+    viewer = bench.video.join(Codec.VP8)
     await bench.show()
     assert (await viewer.next()).packet.is_keyframe
 
 
 async def test_only_the_newest_frame_is_encoded(bench: Bench) -> None:
-    viewer = bench.stream.join()
+    viewer = bench.video.join(Codec.VP8)
     await bench.show()
     for number in range(1, 5):
         bench.source.show(frame(number))
@@ -220,8 +227,8 @@ async def test_only_the_newest_frame_is_encoded(bench: Bench) -> None:
 
 async def test_a_frame_whose_epoch_ends_during_its_encode_reaches_nobody(bench: Bench) -> None:
     gate = GatedExecutor()
-    bench.video = SharedVideo(bench.source, factory=bench._encoder, executor=gate, clock=bench.clock)
-    viewer = bench.video.stream(Codec.VP8).join()
+    bench.video = SharedVideo(bench.source, factory=bench.encoder, executor=gate, clock=bench.clock)
+    viewer = bench.video.join(Codec.VP8)
     for number in range(3):
         bench.source.show(frame(number, epoch=3 if number == 2 else 2))
         await until(lambda: gate.waiting)
@@ -235,8 +242,8 @@ async def test_a_frame_whose_epoch_ends_during_its_encode_reaches_nobody(bench: 
 
 async def test_a_frame_whose_epoch_ends_before_its_encode_costs_nothing(bench: Bench) -> None:
     gate = GatedExecutor()
-    bench.video = SharedVideo(bench.source, factory=bench._encoder, executor=gate, clock=bench.clock)
-    viewer = bench.video.stream(Codec.VP8).join()
+    bench.video = SharedVideo(bench.source, factory=bench.encoder, executor=gate, clock=bench.clock)
+    viewer = bench.video.join(Codec.VP8)
     bench.source.show(frame(0))
     await until(lambda: gate.waiting)
     bench.source.show(frame(1))
@@ -253,7 +260,7 @@ async def test_a_frame_whose_epoch_ends_before_its_encode_costs_nothing(bench: B
 
 @pytest.mark.parametrize("late_by", [0, 1])
 async def test_unsent_packets_end_with_their_epoch(bench: Bench, late_by: int) -> None:
-    viewer = bench.stream.join()
+    viewer = bench.video.join(Codec.VP8)
     await bench.show()
     await viewer.next()
     await bench.show()
@@ -261,7 +268,7 @@ async def test_unsent_packets_end_with_their_epoch(bench: Bench, late_by: int) -
     bench.source.epoch = 3
     for number in range(10, 10 + late_by):  # reaches the viewer, but refers to what it is not sent
         bench.source.show(frame(number, epoch=3))
-        await until(lambda: bench.stream.stats.frames_encoded == 4)
+        await until(lambda: bench.stats.frames_encoded == 4)
     waiting = asyncio.create_task(viewer.next())
     await asyncio.sleep(0)
     assert not waiting.done()
@@ -273,15 +280,22 @@ async def test_unsent_packets_end_with_their_epoch(bench: Bench, late_by: int) -
 async def test_a_source_that_is_over_ends_the_viewer_without_an_error(bench: Bench) -> None:
     bench.source.close()
     with pytest.raises(StreamEnded) as ended:
-        await bench.stream.join().next()
+        await bench.video.join(Codec.VP8).next()
     assert ended.value.error is None
 
 
-async def test_codecs_have_streams_of_their_own() -> None:
+async def test_codecs_have_encoders_of_their_own(bench: Bench) -> None:
+    h264, vp8 = bench.video.join(Codec.H264), bench.video.join(Codec.VP8)
+    await bench.show()
+    assert await seqs(h264, 1) == await seqs(vp8, 1) == [0]
+    assert len(bench.encoders) == 2
+    assert bench.video.stats[Codec.H264, Tier.FULL].viewers == 1
+
+
+async def test_a_closed_video_ends_whoever_comes() -> None:
     video = SharedVideo(FakeSource())
-    assert video.stream(Codec.H264) is video.stream(Codec.H264)
-    assert video.stream(Codec.H264) is not video.stream(Codec.VP8)
+    video.join(Codec.H264)
     await video.close()
     await video.close()
     with pytest.raises(StreamEnded):
-        await video.stream(Codec.H264).join().next()
+        await video.join(Codec.H264).next()

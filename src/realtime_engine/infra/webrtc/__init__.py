@@ -19,7 +19,10 @@ from .receiver import ReceivedFrame, WebRtcReceiver
 from .route import Route, RouteKind, find_route
 from .shared import SharedVideo
 from .source import FrameSource, FrameSubscription
+from .stream import StreamStats
+from .tiers import Tier
 from .turn import TurnSecret
+from .viewer import EncodedFrame, Loss, StreamEnded, VideoViewer
 
 __all__ = [
     "DEFAULT_CODECS",
@@ -28,11 +31,13 @@ __all__ = [
     "BadOfferError",
     "CloseReason",
     "Codec",
+    "EncodedFrame",
     "FrameInfo",
     "FrameSource",
     "FrameSubscription",
     "IceConfig",
     "IceServer",
+    "Loss",
     "NoCandidatesError",
     "Patience",
     "PeerClosedError",
@@ -42,7 +47,11 @@ __all__ = [
     "SharedVideo",
     "TurnSecret",
     "UdpPorts",
+    "StreamEnded",
+    "StreamStats",
+    "Tier",
     "VideoEncoder",
+    "VideoViewer",
     "ViewerPeer",
     "WebRtcError",
     "WebRtcReceiver",

@@ -76,7 +76,7 @@ class ViewerPeer:
         self._closing: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._controls = ControlsChannel(on_controls)
-        self._track = ViewerTrack(source.stream(codec), on_sent=self._tell, on_ended=self._video_ended)
+        self._track = ViewerTrack(source, codec, on_sent=self._tell, on_ended=self._video_ended)
         transceiver = connection.addTransceiver(self._track, direction="sendonly")
         transceiver.setCodecPreferences(codec_capabilities([codec]))
         self._transceiver = transceiver

@@ -9,113 +9,127 @@ from __future__ import annotations
 import asyncio
 import fractions
 import logging
-from collections import deque
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 import av
 
 from ...core.clock import NS_PER_S, Clock
-from ..colour import to_i420
-from ..frame import FrameId
+from ..colour import scale_i420, to_i420
+from ..frame import Frame, FrameId
 from .encoder import VideoEncoder
 from .newest import NewestFrame, TimedFrame
 from .source import FrameSource
+from .viewer import EncodedFrame, Loss, StreamEnded, VideoViewer
 
 logger = logging.getLogger(__name__)
 
 VIDEO_CLOCK_HZ = 90_000
 _TIME_BASE = fractions.Fraction(1, VIDEO_CLOCK_HZ)
-_LOSS_KEYFRAME_GAP_NS = NS_PER_S // 4
+_KEYFRAME_GAP_NS = NS_PER_S // 4
 _BLIND_KEYFRAME_GAP_NS = 2 * NS_PER_S
 _REST_S = 0.1  # a source that gives nothing for this long rests
-_MOST_UNSENT = 4
-
-
-class EncodedFrame(NamedTuple):
-    """A packet, its presentation time in 90 kHz set, and the identity of its frame.
-
-    Attributes:
-        paced_ns: when the frame was shown to the stream. encoded_ns: when its packet was there.
-    """
-
-    packet: av.Packet[av.VideoStream]
-    id: FrameId
-    paced_ns: int
-    encoded_ns: int
-
-
-class StreamEnded(Exception):
-    """There is nothing more to watch. ``error`` is what broke the stream, ``None`` when its source closed."""
-
-    def __init__(self, error: BaseException | None = None) -> None:
-        super().__init__("the stream ended" if error is None else f"the stream broke: {error}")
-        self.error = error
+_RATE_STEP = 0.05  # smaller changes of the rate are not worth a word to the encoder
 
 
 @dataclass
 class StreamStats:
-    """Counters of one shared stream, set by the stream."""
+    """Counters of the streams of one tier, set by the stream that runs.
 
+    Attributes:
+        viewers: how many watch now, those that are about to go over to it included.
+        bitrate: bits per second that its encoder aims at now; 0 while nobody watches.
+        losses: how often a viewer had to be given a keyframe, by cause.
+    """
+
+    viewers: int = 0
+    bitrate: int = 0
     frames_encoded: int = 0
     keyframes: int = 0
     frames_repeated: int = 0
-    viewer_overflows: int = 0
+    losses: Counter[Loss] = field(default_factory=Counter)
 
 
 class SharedStream:
-    """One encoder and its viewers. All methods belong to one event loop."""
+    """One encoder and its viewers. All methods belong to one event loop.
+
+    Args:
+        new_encoder: makes an encoder for so many bits per second.
+        bitrate: called with each frame for the bits per second to aim at.
+        scale: what both sides of the picture are divided by.
+        epoch_ns: when presentation time 0 was.
+        stats: where to count.
+    """
 
     def __init__(
-        self, source: FrameSource, new_encoder: Callable[[], VideoEncoder], *, executor: Executor, clock: Clock
+        self,
+        source: FrameSource,
+        new_encoder: Callable[[int], VideoEncoder],
+        bitrate: Callable[[Frame], int],
+        *,
+        scale: int,
+        epoch_ns: int,
+        stats: StreamStats,
+        executor: Executor,
+        clock: Clock,
     ) -> None:
-        self.stats = StreamStats()
         self._source = source
         self._new_encoder = new_encoder
+        self._bitrate_for = bitrate
+        self._scale = scale
+        self._epoch_ns = epoch_ns
+        self._stats = stats
         self._executor = executor
         self._clock = clock
-        self._epoch_ns = clock.now_ns()
         self._last_pts = -1
-        self._last_keyframe_ns = self._epoch_ns
-        self._viewers: set[StreamViewer] = set()
+        self._last_keyframe_ns: int | None = None
+        self._viewers: list[VideoViewer] = []
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._ended: StreamEnded | None = None
         self._keyframe_owed = False
-        self._loss_reported = False
-
-    @property
-    def viewers(self) -> int:
-        """How many watch now."""
-        return len(self._viewers)
+        self._keyframe_wanted = False
 
     @property
     def broken(self) -> bool:
         """An error ended it."""
         return self._ended is not None and self._ended.error is not None
 
-    def join(self, *, blind: bool = False) -> StreamViewer:
-        """Watch from the next keyframe on, which is asked for here.
-
-        Args:
-            blind: this viewer cannot report losses; keyframes then come by themselves every other second.
-        """
-        viewer = StreamViewer(self, blind)
+    def join(self, viewer: VideoViewer) -> None:
+        """Let it watch from the next keyframe on, which is asked for here."""
+        viewer.watch(self)
         if self._ended:
-            viewer._end(self._ended)
-            return viewer
-        self._viewers.add(viewer)
-        self._owe_keyframe()
+            viewer.end(self._ended)
+            return
+        if viewer not in self._viewers:
+            self._viewers.append(viewer)
+            self._stats.viewers = len(self._viewers)
+        self._keyframe_wanted = True
+        self._wake.set()
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="shared video stream")
-        return viewer
 
-    def report_loss(self) -> None:
-        """A viewer cannot decode on: send a keyframe, at most one every 250 ms."""
-        self._loss_reported = True
+    def leave(self, viewer: VideoViewer) -> None:
+        if viewer in self._viewers:
+            self._viewers.remove(viewer)
+            self._stats.viewers = len(self._viewers)
         self._wake.set()
+
+    def want_keyframe(self, loss: Loss) -> None:
+        """A viewer cannot decode on: send a keyframe, at most one every 250 ms."""
+        self._stats.losses[loss] += 1
+        self._keyframe_wanted = True
+        self._wake.set()
+
+    def owe_keyframe(self) -> None:
+        """Nobody could decode the next frame unless it is a keyframe."""
+        self._keyframe_owed = True
+        self._wake.set()
+
+    def is_over(self, frame_id: FrameId) -> bool:
+        return frame_id.epoch < self._source.epoch
 
     async def close(self) -> None:
         """End it; its viewers are told. May be called again."""
@@ -123,24 +137,22 @@ class SharedStream:
         if self._task is not None:
             await asyncio.wait({self._task})
 
-    def _leave(self, viewer: StreamViewer) -> None:
-        self._viewers.discard(viewer)
-        self._wake.set()
-
     def _finish(self, ended: StreamEnded) -> None:
         self._ended = self._ended or ended
         for viewer in self._viewers:
-            viewer._end(self._ended)
+            viewer.end(self._ended)
         self._viewers.clear()
+        self._stats.viewers = 0
         self._wake.set()
 
     async def _run(self) -> None:
         newest = NewestFrame(self._source, self._clock, self._wake)
         encoder: VideoEncoder | None = None
         try:
-            encoder = self._new_encoder()
             while timed := await self._next(newest):
-                await self._show(encoder, timed)
+                bitrate = self._bitrate(timed.frame)
+                encoder = encoder or self._new_encoder(bitrate)
+                await self._show(encoder, timed, bitrate)
             if self._viewers:
                 self._finish(StreamEnded())
         except Exception as error:
@@ -150,6 +162,8 @@ class SharedStream:
             newest.close()
             if encoder is not None:
                 encoder.close()
+            self._stats.bitrate = 0
+            self._last_keyframe_ns = None
             self._task = None
 
     async def _next(self, newest: NewestFrame) -> TimedFrame | None:
@@ -158,129 +172,69 @@ class SharedStream:
         while self._viewers:
             self._wake.clear()
             if timed := newest.take():
-                self.stats.frames_repeated += reread
+                self._stats.frames_repeated += reread
                 return timed
             if newest.ended:
                 return None
+            waited = self._keyframe_owed or self._keyframe_wanted
             try:
-                await asyncio.wait_for(self._wake.wait(), None if reread or not self._keyframe_wanted else _REST_S)
+                await asyncio.wait_for(self._wake.wait(), None if reread or not waited else _REST_S)
             except asyncio.TimeoutError:
                 if self._keyframe_due():
                     newest.reread()
                     reread = True
         return None
 
-    async def _show(self, encoder: VideoEncoder, timed: TimedFrame) -> None:
+    async def _show(self, encoder: VideoEncoder, timed: TimedFrame, bitrate: int) -> None:
         forced = self._keyframe_due()
         if forced:
-            self._keyframe_owed = self._loss_reported = False
+            self._keyframe_owed = self._keyframe_wanted = False
         pts = self._pts(timed.at_ns)
         loop = asyncio.get_running_loop()
-        packets = await loop.run_in_executor(self._executor, _encode, encoder, timed, forced)
+        packets = await loop.run_in_executor(self._executor, _encode, encoder, timed, forced, bitrate, self._scale)
         encoded_ns = self._clock.now_ns()
-        self.stats.frames_encoded += 1
-        if self._is_over(timed.frame.id):
-            self._owe_keyframe()  # nobody gets these packets, so nothing may refer to them
+        self._stats.frames_encoded += 1
+        if self.is_over(timed.frame.id):
+            self.owe_keyframe()  # nobody gets these packets, so nothing may refer to them
             return
         for packet in packets:
             packet.pts = packet.dts = pts
             packet.time_base = _TIME_BASE
-            self._deliver(EncodedFrame(packet, timed.frame.id, timed.at_ns, encoded_ns))
+            await self._deliver(EncodedFrame(packet, timed.frame.id, timed.at_ns, encoded_ns))
 
-    def _is_over(self, frame_id: FrameId) -> bool:
-        return frame_id.epoch < self._source.epoch
-
-    def _owe_keyframe(self) -> None:
-        self._keyframe_owed = True
-        self._wake.set()
+    def _bitrate(self, frame: Frame) -> int:
+        wanted, bitrate = self._bitrate_for(frame), self._stats.bitrate
+        if abs(wanted - bitrate) > _RATE_STEP * bitrate:
+            self._stats.bitrate = wanted
+        return self._stats.bitrate
 
     def _pts(self, at_ns: int) -> int:
         real = (at_ns - self._epoch_ns) * VIDEO_CLOCK_HZ // NS_PER_S
         self._last_pts = max(real, self._last_pts + 1)
         return self._last_pts
 
-    def _deliver(self, encoded: EncodedFrame) -> None:
+    async def _deliver(self, encoded: EncodedFrame) -> None:
+        """Give a packet to each viewer, in a turn of the loop for each, since each sends it at once."""
         if encoded.packet.is_keyframe:
-            self.stats.keyframes += 1
+            self._stats.keyframes += 1
             self._last_keyframe_ns = self._clock.now_ns()
-        for viewer in self._viewers:
-            if not viewer._offer(encoded):
-                self.stats.viewer_overflows += 1
-                self._loss_reported = True
-
-    @property
-    def _keyframe_wanted(self) -> bool:
-        return self._keyframe_owed or self._loss_reported
+        for viewer in tuple(self._viewers):
+            if not viewer.offer(self, encoded):
+                self.want_keyframe(Loss.OVERFLOW)
+            await asyncio.sleep(0)
 
     def _keyframe_due(self) -> bool:
+        if self._keyframe_owed or self._last_keyframe_ns is None:
+            return True
         since_ns = self._clock.now_ns() - self._last_keyframe_ns
-        return (
-            self._keyframe_owed
-            or (self._loss_reported and since_ns >= _LOSS_KEYFRAME_GAP_NS)
-            or (since_ns >= _BLIND_KEYFRAME_GAP_NS and any(viewer.blind for viewer in self._viewers))
+        return (self._keyframe_wanted and since_ns >= _KEYFRAME_GAP_NS) or (
+            since_ns >= _BLIND_KEYFRAME_GAP_NS and any(viewer.blind for viewer in self._viewers)
         )
 
 
-def _encode(encoder: VideoEncoder, timed: TimedFrame, forced: bool) -> list[av.Packet[av.VideoStream]]:
-    return encoder.encode(to_i420(timed.frame.pixels), forced, at_ns=timed.at_ns)
-
-
-class StreamViewer:
-    """One viewer's end of a stream."""
-
-    def __init__(self, stream: SharedStream, blind: bool) -> None:
-        self.blind = blind
-        self._stream = stream
-        self._unsent: deque[EncodedFrame] = deque()
-        self._started = False
-        self._ended: StreamEnded | None = None
-        self._ready = asyncio.Event()
-
-    async def next(self) -> EncodedFrame:
-        """The next packet to send; ``StreamEnded`` when there is nothing more."""
-        self._drop_what_is_over()
-        while not self._unsent:
-            if self._ended:
-                raise self._ended
-            self._ready.clear()
-            await self._ready.wait()
-            self._drop_what_is_over()
-        return self._unsent.popleft()
-
-    def report_loss(self) -> None:
-        """This viewer cannot decode on: see :meth:`SharedStream.report_loss`."""
-        self._stream.report_loss()
-
-    def close(self) -> None:
-        """Watch no more. May be called again."""
-        self._stream._leave(self)
-        self._end(StreamEnded())
-
-    def _offer(self, encoded: EncodedFrame) -> bool:
-        """Take a packet to send. False when the sender is so late that the rest must wait for a new keyframe."""
-        if not self._started and not encoded.packet.is_keyframe:
-            return True
-        if len(self._unsent) >= _MOST_UNSENT:
-            self._unsent.clear()
-            self._started = False
-            return False
-        self._started = True
-        self._unsent.append(encoded)
-        self._ready.set()
-        return True
-
-    def _drop_what_is_over(self) -> None:
-        """Drop packets of an epoch that is over, and those after them up to a keyframe of this one."""
-        unsent, stream = self._unsent, self._stream
-        if not any(stream._is_over(encoded.id) for encoded in unsent):
-            return
-        while unsent and (stream._is_over(unsent[0].id) or not unsent[0].packet.is_keyframe):
-            unsent.popleft()
-        if not unsent:
-            self._started = False
-            stream._owe_keyframe()
-
-    def _end(self, ended: StreamEnded) -> None:
-        self._ended = self._ended or ended
-        self._unsent.clear()
-        self._ready.set()
+def _encode(
+    encoder: VideoEncoder, timed: TimedFrame, forced: bool, bitrate: int, scale: int
+) -> list[av.Packet[av.VideoStream]]:
+    encoder.set_bitrate(bitrate)
+    planes = to_i420(timed.frame.pixels)
+    return encoder.encode(scale_i420(planes, 1 / scale), forced, at_ns=timed.at_ns)

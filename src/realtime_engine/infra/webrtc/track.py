@@ -11,8 +11,10 @@ from aiortc import MediaStreamTrack, RTCRtpSender
 from aiortc.mediastreams import MediaStreamError
 
 from ...core.clock import MONOTONIC
+from .codecs import Codec
 from .internals import hear_losses, sent_timestamp
-from .stream import EncodedFrame, SharedStream, StreamEnded, StreamViewer
+from .shared import SharedVideo
+from .viewer import EncodedFrame, StreamEnded, VideoViewer
 
 logger = logging.getLogger(__name__)
 
@@ -31,12 +33,12 @@ class SentFrame(NamedTuple):
 
 
 class ViewerTrack(MediaStreamTrack):
-    """A track over a shared stream.
+    """A track over a session's video.
 
-    The sender asks for the first packet once the connection is up, so that is when this viewer joins the stream.
+    The sender asks for the first packet once the connection is up, so that is when this viewer joins.
 
     Args:
-        stream: where the packets come from.
+        video, codec: what to watch, and as what.
         on_sent: told of each frame after it was sent.
         on_ended: told once when no more packets will come, with the error if there was one.
     """
@@ -45,19 +47,21 @@ class ViewerTrack(MediaStreamTrack):
 
     def __init__(
         self,
-        stream: SharedStream,
+        video: SharedVideo,
+        codec: Codec,
         *,
         on_sent: Callable[[SentFrame], None],
         on_ended: Callable[[BaseException | None], None],
     ) -> None:
         super().__init__()
         self.frames_sent = 0
-        self._stream = stream
+        self._video = video
+        self._codec = codec
         self._on_sent = on_sent
         self._on_ended = on_ended
         self._sender: RTCRtpSender | None = None
         self._blind = True
-        self._viewer: StreamViewer | None = None
+        self._viewer: VideoViewer | None = None
         self._in_flight: EncodedFrame | None = None
 
     def use(self, sender: RTCRtpSender) -> None:
@@ -72,7 +76,7 @@ class ViewerTrack(MediaStreamTrack):
                 raise StreamEnded()
             self._tell_sent()
             if self._viewer is None:
-                self._viewer = self._stream.join(blind=self._blind)
+                self._viewer = self._video.join(self._codec, blind=self._blind)
             encoded = await self._viewer.next()
         except StreamEnded as ended:
             self._on_ended(ended.error)

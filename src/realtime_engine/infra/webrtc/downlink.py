@@ -1,0 +1,97 @@
+"""What one viewer's connection can carry, from what its receiver reports.
+
+A receiver's estimate (REMB, draft-alvestrand-rmcat-remb-03) says something only when it falls: it follows the rate that
+is received, up to 1.5 times that, so a low one may only mean that little was sent; or when it stays low although more
+is sent. From then on, the limit grows by itself: fast while far from the rate at which the connection was last full,
+slowly near it, as the window of CUBIC does (RFC 9438). Loss is judged as on the sender's side of Google Congestion
+Control (draft-ietf-rmcat-gcc-02, section 6).
+"""
+
+from __future__ import annotations
+
+from ...core.clock import NS_PER_S
+
+_HEADROOM = 0.9  # of an estimate: it counts headers and retransmissions too
+_BACK_OFF = 0.85  # what a receiver reports of the rate at which the connection was full
+_FALL = 0.97  # an estimate below this share of the highest since the last fall has fallen
+_NEAR = 1.2  # an estimate above this multiple of the sent rate falls because less is sent
+_LOW, _STUCK, _STUCK_NS = 0.9, 1.04, NS_PER_S * 9 // 10  # below the sent rate, and not rising in this time
+_REST_NS = NS_PER_S  # for what has queued up
+_USED = 0.7  # a limit is tried out when this share of it is sent
+_KNEE = (0.9, 1.15)  # shares of the full rate between which growth is slow
+_SLOW, _FAST = 0.1, 0.5  # growth in a second
+_MUCH_LOSS, _LITTLE_LOSS = 0.1, 0.02
+_LOSS_RECOVERY = 1.08  # for each report
+
+
+class Downlink:
+    """Takes reports of one viewer, tells what it can take. Its only time is that of the reports.
+
+    Attributes:
+        congested_ns: when a report last spoke of congestion; ``None`` while none has.
+    """
+
+    def __init__(self) -> None:
+        self.congested_ns: int | None = None
+        self._heard_ns: int | None = None
+        self._highest = 0
+        self._low: tuple[int, int] | None = None
+        self._full = 0.0
+        self._estimate_limit: float | None = None
+        self._loss_limit: float | None = None
+
+    @property
+    def limit(self) -> int | None:
+        """Bits per second that are safe to send; ``None`` while nothing speaks against any rate."""
+        limits = [limit for limit in (self._estimate_limit, self._loss_limit) if limit is not None]
+        return int(min(limits)) if limits else None
+
+    def hear_estimate(self, now_ns: int, bits_per_second: int, sent: int) -> None:
+        """A receiver's estimate, while ``sent`` bits per second are sent."""
+        before_ns, self._heard_ns = self._heard_ns, now_ns
+        stuck = self._is_stuck(now_ns, bits_per_second, sent)
+        if stuck or bits_per_second < min(self._highest * _FALL, sent * _NEAR):
+            self.congested_ns = now_ns
+            self._highest = bits_per_second
+            self._full = bits_per_second / _BACK_OFF
+            self._estimate_limit = bits_per_second * _HEADROOM
+            return
+        self._highest = max(self._highest, bits_per_second)
+        if self._estimate_limit is None or before_ns is None:
+            return
+        if now_ns - (self.congested_ns or 0) >= _REST_NS:
+            grown = self._grown(self._estimate_limit, min(now_ns - before_ns, NS_PER_S) / NS_PER_S, sent)
+            self._estimate_limit = max(grown, bits_per_second * _HEADROOM)
+
+    def hear_loss(self, now_ns: int, share: float, sent: int) -> None:
+        """The share of packets, from 0 to 1, that were lost since the last report."""
+        limit = self._loss_limit
+        if share > _MUCH_LOSS:
+            self.congested_ns = now_ns
+            self._loss_limit = (sent if limit is None else min(limit, sent)) * (1 - share / 2)
+        elif share < _LITTLE_LOSS and limit is not None:
+            self._loss_limit = limit * _LOSS_RECOVERY
+
+    def forget(self) -> None:
+        """Drop every limit, to try a higher rate."""
+        self._estimate_limit = self._loss_limit = None
+
+    def _is_stuck(self, now_ns: int, estimate: int, sent: int) -> bool:
+        """Whether it has been below the sent rate for a while and has not risen."""
+        if estimate >= sent * _LOW:
+            self._low = None
+            return False
+        low_ns, low = self._low = self._low or (now_ns, estimate)
+        if now_ns - low_ns < _STUCK_NS:
+            return False
+        self._low = (now_ns, estimate)
+        return estimate < low * _STUCK
+
+    def _grown(self, limit: float, seconds: float, sent: int) -> float:
+        if sent < limit * _USED:
+            return limit
+        knee, past = (share * self._full for share in _KNEE)
+        if knee <= limit <= past:
+            return float(limit * (1 + _SLOW) ** seconds)
+        fast = float(limit * (1 + _FAST) ** seconds)
+        return min(fast, knee) if limit < knee else fast

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+from realtime_engine.infra.webrtc.tiers import Arbiter, Tier
+from realtime_engine.testing import ManualClock
+
+FULL = 2_000_000
+
+
+class Link:
+    """One viewer's connection, and the estimate of a receiver that sees it full or not (as REMB does)."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.estimate = 500_000.0
+
+    def receive(self, sent: int) -> int:
+        if sent > self.capacity:
+            self.estimate = 0.85 * self.capacity
+        else:
+            self.estimate = min(self.estimate * 1.08, max(1.5 * sent, self.estimate))
+        return int(self.estimate)
+
+
+class Room:
+    """Viewers by name, a report of each every second."""
+
+    def __init__(self, **capacities: int) -> None:
+        self.clock = ManualClock()
+        self.arbiter: Arbiter[str] = Arbiter(self.clock)
+        self.links = {name: Link(capacity) for name, capacity in capacities.items()}
+        self.seats = {name: self.arbiter.join(name) for name in capacities}
+        self.moves: list[tuple[int, str, Tier]] = []
+        self.second = 0
+
+    def rate(self, name: str) -> int:
+        return self.arbiter.rate(self.seats[name].tier, FULL)
+
+    def run(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.second += 1
+            self.clock.advance(1.0)
+            for name, link in self.links.items():
+                sent = self.rate(name)
+                self.arbiter.hear_estimate(name, link.receive(sent), sent)
+            for name, tier in self.arbiter.decide(FULL).items():
+                self.moves.append((self.second, name, tier))
+
+
+def test_the_tiers_are_a_half_and_a_quarter_of_the_rate_and_the_least_is_small() -> None:
+    arbiter: Arbiter[str] = Arbiter(ManualClock())
+    assert [arbiter.rate(tier, FULL) for tier in Tier] == [2_000_000, 1_000_000, 500_000]
+    assert [tier.scale for tier in Tier] == [1, 1, 2]
+    assert arbiter.rate(Tier.QUARTER, 20_000) == 20_000
+
+
+def test_who_is_alone_keeps_the_full_tier_at_the_rate_of_the_link() -> None:
+    room = Room(one=10_000_000)
+    room.run(20)
+    assert room.rate("one") == FULL
+    room.links["one"].capacity = 1_000_000
+    room.run(3)
+    rates = []
+    for _ in range(30):
+        room.run(1)
+        rates.append(room.rate("one"))
+    assert 0.7e6 < min(rates) and sum(rates) / len(rates) < 1.15e6
+    room.links["one"].capacity = 10_000_000
+    room.run(7)
+    assert room.rate("one") > 0.7 * FULL
+    room.run(3)
+    assert room.rate("one") == FULL
+    assert room.moves == []
+
+
+def test_who_is_alone_and_can_take_very_little_gets_the_small_picture_and_comes_back() -> None:
+    room = Room(one=10_000_000)
+    room.run(2)
+    room.links["one"].capacity = 300_000
+    room.run(3)
+    assert [move[1:] for move in room.moves] == [("one", Tier.QUARTER)]
+    assert room.rate("one") <= 300_000
+    room.links["one"].capacity = 10_000_000
+    room.run(30)
+    assert room.seats["one"].tier is Tier.FULL and room.rate("one") == FULL
+
+
+def test_a_slow_viewer_moves_down_and_nobody_else_notices() -> None:
+    room = Room(fast=10_000_000, slow=10_000_000, other=10_000_000)
+    room.run(20)
+    room.links["slow"].capacity = 1_100_000
+    for _ in range(60):
+        room.run(1)
+        assert room.rate("fast") == FULL or room.seats["slow"].tier is Tier.FULL
+    assert {name for _, name, _ in room.moves} == {"slow"}
+    assert room.moves[0] == (21, "slow", Tier.HALF)
+
+
+def test_a_much_slower_viewer_moves_down_two_tiers_at_once() -> None:
+    room = Room(fast=10_000_000, slow=10_000_000)
+    room.run(20)
+    room.links["slow"].capacity = 600_000
+    room.run(1)
+    assert room.moves == [(21, "slow", Tier.QUARTER)]
+
+
+def test_trials_that_fail_become_rare() -> None:
+    room = Room(fast=10_000_000, slow=1_100_000)
+    room.run(180)
+    trials = [second for second, _, tier in room.moves if tier is Tier.FULL]
+    gaps = [later - earlier for earlier, later in zip(trials, trials[1:], strict=False)]
+    assert gaps == sorted(gaps) and gaps[0] >= 10 and gaps[-1] >= 40
+    assert all(room.rate("fast") == FULL for _ in gaps)
+
+
+def test_a_viewer_whose_link_has_recovered_moves_up_again() -> None:
+    room = Room(fast=10_000_000, slow=600_000)
+    room.run(10)
+    assert room.seats["slow"].tier is Tier.QUARTER
+    room.links["slow"].capacity = 10_000_000
+    room.run(25)
+    assert [tier for _, _, tier in room.moves][-2:] == [Tier.HALF, Tier.FULL]
+    assert room.rate("slow") == FULL
+
+
+def test_a_viewer_that_can_take_nearly_the_rate_stays_and_lowers_it_a_little() -> None:
+    room = Room(fast=10_000_000, nearly=1_950_000)
+    rates = []
+    for _ in range(60):
+        room.run(1)
+        rates.append(room.rate("fast"))
+    assert min(rates) >= 0.75 * FULL
+    assert "fast" not in {name for _, name, _ in room.moves}
+
+
+def test_the_last_one_left_may_have_the_full_tier_at_its_own_rate() -> None:
+    room = Room(fast=10_000_000, slow=700_000)
+    room.run(10)
+    del room.links["fast"]
+    room.arbiter.leave("fast")
+    room.run(60)
+    assert room.seats["slow"].tier is Tier.FULL
+    assert 450_000 < room.rate("slow") < 1_200_000
+
+
+def test_loss_moves_a_viewer_down_too() -> None:
+    room = Room(fast=10_000_000, lossy=10_000_000)
+    for _ in range(4):
+        room.run(1)
+        room.arbiter.hear_loss("lossy", 0.3, room.rate("lossy"))
+    room.run(1)
+    assert room.seats["lossy"].tier is not Tier.FULL and room.rate("fast") == FULL
+
+
+def test_reports_of_those_who_have_left_are_nothing() -> None:
+    arbiter: Arbiter[str] = Arbiter(ManualClock())
+    arbiter.join("one")
+    arbiter.leave("one")
+    arbiter.leave("one")
+    arbiter.hear_estimate("one", 1000, 1_000_000)
+    arbiter.hear_loss("one", 0.5, 1_000_000)
+    assert arbiter.decide(FULL) == {}
