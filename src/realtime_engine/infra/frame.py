@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.messages import NO_STAMPS, Stamps
+from .picture import Picture
 
 
 class FrameId(NamedTuple):
@@ -29,17 +29,35 @@ class FrameId(NamedTuple):
     stamps: Stamps = NO_STAMPS
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Frame:
-    """A picture: ``pixels`` is (height, width, 3), uint8, RGB, and is not written to once the frame exists."""
+    """A picture and its identity. Neither changes.
 
-    pixels: NDArray[np.uint8]
-    id: FrameId
+    Args:
+        picture: the picture, or its pixels: (height, width, 3), uint8, RGB, not written to any more.
+    """
+
+    __slots__ = ("_picture", "id")
+
+    def __init__(self, picture: Picture | NDArray[np.uint8], id: FrameId) -> None:
+        self._picture = picture if isinstance(picture, Picture) else Picture(picture)
+        self.id = id
+
+    def __repr__(self) -> str:
+        return f"Frame({self.width}x{self.height}, {self.id})"
 
     @property
     def height(self) -> int:
-        return int(self.pixels.shape[0])
+        return self._picture.height
 
     @property
     def width(self) -> int:
-        return int(self.pixels.shape[1])
+        return self._picture.width
+
+    @property
+    def pixels(self) -> NDArray[np.uint8]:
+        """(height, width, 3), uint8, RGB; made of the planes, once, for a picture that came as such."""
+        return self._picture.pixels
+
+    def planes(self) -> NDArray[np.uint8]:
+        """I420 as of :func:`~.colour.to_i420`, made once however many threads ask: encoders share it."""
+        return self._picture.planes()
