@@ -30,6 +30,14 @@ async def test_what_is_counted_moves() -> None:
         assert living["realtime_engine_viewers{'transport': 'mjpeg'}"] == 0
         assert living["realtime_engine_frames_published_total"] > 3
         assert living["realtime_engine_step_seconds{'quantile': '0.95'}"] > 0
+        assert living["realtime_engine_event_loop_lag_seconds_count"] > 0
+        assert living["realtime_engine_event_loop_lag_seconds{'quantile': '0.99'}"] >= 0
+        assert living["realtime_engine_event_loop_lag_max_seconds"] >= 0
+        for tier in ("full", "half", "quarter"):
+            assert living[f"realtime_engine_tier_viewers{{'tier': '{tier}'}}"] == 0
+            assert living[f"realtime_engine_tier_bits_per_second{{'tier': '{tier}'}}"] == 0
+            assert living[f"realtime_engine_keyframes_total{{'tier': '{tier}'}}"] == 0
+        assert living["realtime_engine_picture_losses_total{'cause': 'nack', 'tier': 'full'}"] == 0
         await place.request("DELETE", "self")
         after = await read(served)
         assert after["realtime_engine_sessions"] == 0

@@ -10,7 +10,11 @@ from prometheus_client.registry import Collector
 
 from ..core.clock import NS_PER_S
 from ..core.monitor import HistogramSnapshot
+from ..infra.loop_monitor import LoopMonitor
+from ..infra.webrtc import Loss, Tier
+from .counts import Counts
 from .hosting import EngineHost, EngineState
+from .session import DemoSession
 from .sessions import Sessions
 
 PREFIX = "realtime_engine_"
@@ -22,12 +26,13 @@ class Metrics:
 
     Args:
         host: the engine.
+        loop: how late the server's event loop is.
         sessions: called for the sessions; ``None`` before there can be any.
     """
 
-    def __init__(self, host: EngineHost, sessions: Callable[[], Sessions | None]) -> None:
+    def __init__(self, host: EngineHost, loop: LoopMonitor, sessions: Callable[[], Sessions | None]) -> None:
         self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(_Reader(host, sessions))
+        self._registry.register(_Reader(host, loop, sessions))
 
     def text(self) -> bytes:
         """The Prometheus text format."""
@@ -35,13 +40,17 @@ class Metrics:
 
 
 class _Reader(Collector):
-    def __init__(self, host: EngineHost, sessions: Callable[[], Sessions | None]) -> None:
+    def __init__(self, host: EngineHost, loop: LoopMonitor, sessions: Callable[[], Sessions | None]) -> None:
         self._host = host
+        self._loop = loop
         self._sessions = sessions
 
     def collect(self) -> Iterator[Metric]:
         yield _gauge("ready", "1 when the model is loaded and runs", self._host.state is EngineState.READY)
         yield from self._engine()
+        lag = self._loop.snapshot()
+        yield _summary("event_loop_lag_seconds", "By how much the server's event loop was late", lag)
+        yield _gauge("event_loop_lag_max_seconds", "By how much it was late at most", lag.max_ns / NS_PER_S)
         sessions = self._sessions()
         if sessions is not None:
             yield from _of_sessions(sessions)
@@ -72,6 +81,28 @@ def _of_sessions(sessions: Sessions) -> Iterator[Metric]:
     yield _counter("frames_dropped", "Frames given up to stay within the media-age budget", counts.dropped)
     yield _counter("underruns", "Times that no frame was ready when it should have been shown", counts.underruns)
     yield _counter("jpeg_encodes", "Frames encoded as JPEG for MJPEG viewers", counts.jpeg_encodes)
+    yield from _of_video(living, counts)
+
+
+def _of_video(living: list[DemoSession], counts: Counts) -> Iterator[Metric]:
+    tiers = [entry for session in living for entry in session.tiers()]
+    watching = GaugeMetricFamily(PREFIX + "tier_viewers", "Viewers of a share of the video's rate", labels=["tier"])
+    rates = GaugeMetricFamily(
+        PREFIX + "tier_bits_per_second", "What the encoders of all sessions aim at", labels=["tier"]
+    )
+    encodes = CounterMetricFamily(PREFIX + "video_encodes", "Frames encoded as video", labels=["tier"])
+    keyframes = CounterMetricFamily(PREFIX + "keyframes", "Those that need no other", labels=["tier"])
+    losses = CounterMetricFamily(
+        PREFIX + "picture_losses", "Times that a viewer needed a keyframe to go on", labels=["tier", "cause"]
+    )
+    for tier in Tier:
+        watching.add_metric([tier.value], sum(stats.viewers for other, stats in tiers if other is tier))
+        rates.add_metric([tier.value], sum(stats.bitrate for other, stats in tiers if other is tier))
+        encodes.add_metric([tier.value], counts.encodes[tier])
+        keyframes.add_metric([tier.value], counts.keyframes[tier])
+        for loss in Loss:
+            losses.add_metric([tier.value, loss.value], counts.losses[tier, loss])
+    yield from (watching, rates, encodes, keyframes, losses)
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

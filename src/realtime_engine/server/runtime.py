@@ -16,6 +16,7 @@ from starlette.requests import HTTPConnection
 
 from ..infra.demo import Demo
 from ..infra.jpeg import JpegEncoder
+from ..infra.loop_monitor import LoopMonitor
 from ..infra.webrtc import Route, RouteKind, find_route
 from .config import ServerConfig
 from .equipment import Equipment
@@ -54,15 +55,18 @@ class Runtime:
     async def running(self) -> AsyncIterator[None]:
         """Load and run the engine for as long as this is entered; everything has ended afterwards, in bounded time."""
         self.host = EngineHost(self.demo, self.options)
-        self.metrics = Metrics(self.host, lambda: self._sessions)
+        lateness = LoopMonitor()
+        self.metrics = Metrics(self.host, lateness, lambda: self._sessions)
         self._pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="media")
         engine = asyncio.create_task(self.host.run(), name="engine")
         route = asyncio.create_task(self._find_route(), name="find the route of viewers")
+        lateness.start()
         try:
             yield
         finally:
             await self._end(engine)
             await route  # which ends by itself, soon: cut off, it would leave sockets open
+            lateness.stop()
 
     @property
     def sessions(self) -> Sessions:

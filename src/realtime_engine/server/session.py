@@ -26,7 +26,7 @@ from ..infra.controls import ControlState, event_message
 from ..infra.jpeg import JpegFrame, JpegPublisher
 from ..infra.mjpeg import MjpegStream
 from ..infra.publisher import FramePublisher
-from ..infra.webrtc import SharedVideo
+from ..infra.webrtc import SharedVideo, StreamStats, Tier
 from .activity import Activity, Hold
 from .asking import Asking, Refused, SessionOver, resolve
 from .attention import Attention
@@ -117,7 +117,12 @@ class DemoSession:
 
     def counts(self) -> Counts:
         pacing, published = self._pump.statistics(), self.publisher.statistics()
-        return Counts(published.published, pacing.dropped, pacing.underruns, self.jpegs.encodes)
+        counts = Counts(published.published, pacing.dropped, pacing.underruns, self.jpegs.encodes)
+        return counts.with_video(self.tiers())
+
+    def tiers(self) -> list[tuple[Tier, StreamStats]]:
+        """What was counted of each tier of its video; one codec after another."""
+        return [(tier, stats) for (_, tier), stats in self._video.stats.items()]
 
     # -- the life of a session
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 from aiortc import RTCPeerConnection
-from aiortc.rtp import RTCP_PSFB_FIR, RTCP_PSFB_PLI, RtcpPsfbPacket, RtcpRrPacket
+from aiortc.rtp import RTCP_PSFB_FIR, RTCP_PSFB_PLI, RtcpPsfbPacket, RtcpRrPacket, RtpPacket
 
 from realtime_engine.infra.webrtc import internals
 
@@ -23,24 +23,64 @@ async def test_this_aiortc_has_every_private_name() -> None:
     await connection.close()
 
 
-async def test_losses_are_heard_and_the_sender_hears_them_too() -> None:
+async def test_reports_are_heard_and_the_sender_handles_what_is_left_of_them() -> None:
     connection = RTCPeerConnection()
     sender = connection.addTransceiver("video").sender
-    heard: list[str] = []
-    passed_on: list[object] = []
+    handled: list[object] = []
 
     async def handle(packet: object) -> None:
-        passed_on.append(packet)
+        handled.append(packet)
 
     sender._handle_rtcp_packet = handle
-    assert internals.hear_losses(sender, lambda: heard.append("loss"))
-    for packet in (
-        RtcpPsfbPacket(fmt=RTCP_PSFB_PLI, ssrc=1, media_ssrc=2),
-        RtcpRrPacket(ssrc=1, reports=[]),
-        RtcpPsfbPacket(fmt=RTCP_PSFB_FIR, ssrc=1, media_ssrc=2),
-    ):
+    assert internals.hear_rtcp(sender, {1: None, 2: "other"}.get)
+    for packet in (1, 2):
         await sender._handle_rtcp_packet(packet)
-    assert heard == ["loss", "loss"] and len(passed_on) == 3
+    assert handled == ["other"]
+    await connection.close()
+
+
+async def test_packets_without_an_address_reach_the_sender_too() -> None:
+    connection = RTCPeerConnection()
+    sender = connection.addTransceiver("video").sender
+    assert internals.route_rtcp(sender, lambda packet: packet.fmt == RTCP_PSFB_FIR)
+    route = sender.transport._rtp_router.route_rtcp
+    assert route(RtcpPsfbPacket(fmt=RTCP_PSFB_FIR, ssrc=1, media_ssrc=0)) == {sender}
+    assert route(RtcpPsfbPacket(fmt=RTCP_PSFB_PLI, ssrc=1, media_ssrc=0)) == set()
+    await connection.close()
+
+
+async def test_only_the_senders_own_media_packets_are_watched() -> None:
+    connection = RTCPeerConnection()
+    sender = connection.addTransceiver("video").sender
+    sent: list[bytes] = []
+    watched: list[tuple[int, int]] = []
+
+    async def send(packet: bytes) -> None:
+        sent.append(packet)
+
+    async def before(sequence_number: int, size: int) -> None:
+        assert len(sent) == 0
+        watched.append((sequence_number, size))
+
+    sender.transport._send_rtp = send
+    assert internals.watch_packets(sender, before)
+    own = RtpPacket(payload_type=96, sequence_number=7, ssrc=sender._ssrc, payload=b"12345")
+    other = RtpPacket(payload_type=97, sequence_number=8, ssrc=sender._ssrc ^ 1)
+    packets = [own.serialize(), other.serialize(), bytes(RtcpRrPacket(ssrc=sender._ssrc))]
+    for packet in packets:
+        await sender.transport._send_rtp(packet)
+    assert sent == packets and watched == [(7, 17)]
+    await connection.close()
+
+
+async def test_a_sender_takes_payloads_that_exist_already() -> None:
+    connection = RTCPeerConnection()
+    sender = connection.addTransceiver("video").sender
+    assert internals.take_payloads(sender, lambda: [b"one", b"two"])
+    encoder = sender._RTCRtpSender__encoder
+    assert encoder.pack(SimpleNamespace(pts=90)) == ([b"one", b"two"], 90)
+    with pytest.raises(TypeError):
+        encoder.encode("a frame")
     await connection.close()
 
 
@@ -48,11 +88,14 @@ def test_without_the_names_each_feature_is_left_out_with_one_warning(caplog: pyt
     bare = object()
     internals._report_missing.cache_clear()
     for _ in range(2):
-        assert internals.hear_losses(bare, lambda: None) is False  # type: ignore[arg-type]
+        assert internals.hear_rtcp(bare, str) is False  # type: ignore[arg-type]
+        assert internals.watch_packets(SimpleNamespace(transport=bare), print) is False  # type: ignore[arg-type]
+        assert internals.route_rtcp(SimpleNamespace(transport=bare), bool) is False  # type: ignore[arg-type]
+        assert internals.take_payloads(bare, list) is False  # type: ignore[arg-type]
         assert internals.sent_timestamp(bare) is None  # type: ignore[arg-type]
         assert internals.received_timestamp(bare, 0) is None  # type: ignore[arg-type]
         internals.bound_gathering(bare, 0.5)  # type: ignore[arg-type]
         assert internals.extend_headers(SimpleNamespace(sender=bare), 7, "uri", b"") is False  # type: ignore[arg-type]
-    assert len(caplog.records) == 5
+    assert len(caplog.records) == 8
     assert all("this version of aiortc has no" in record.message for record in caplog.records)
     internals._report_missing.cache_clear()

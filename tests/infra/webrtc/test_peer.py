@@ -278,7 +278,7 @@ async def test_an_error_in_the_video_closes_the_connection(
             factory.made[0].encode = broken
             monkeypatch.setattr(factory.made[0], "encode", broken)
         else:
-            monkeypatch.setattr("realtime_engine.infra.webrtc.track.sent_timestamp", broken)
+            monkeypatch.setattr("realtime_engine.infra.webrtc.sending.sent_timestamp", broken)
         assert await viewer.reasons.get() is CloseReason.FAILED
         await viewer.receiver.ended()
     assert "broken on purpose" in caplog.text

@@ -1,10 +1,10 @@
 """The private names of aiortc that this package uses, each checked before use.
 
-aiortc has no public way to hear a viewer's loss reports, to learn the RTP timestamp that a frame was sent with, to send
-a header extension that it does not know, or to bound the gathering of candidates, and one of its tasks survives a close
-that comes at a bad moment. All of these names are unchanged from aiortc 1.9 to 1.16. Whatever is changed is changed on
-one connection's objects: other users of aiortc in this process notice nothing. Where one is missing, the feature that
-needs it is left out, and one warning says so.
+aiortc has no public way to hear a viewer's reports, to choose the size of packets and when they are sent, to learn the
+RTP timestamp that a frame was sent with, to send a header extension that it does not know, or to bound the gathering of
+candidates, and one of its tasks survives a close that comes at a bad moment. All of these names are unchanged from
+aiortc 1.9 to 1.16. Whatever is changed is changed on one connection's objects: other users of aiortc in this process
+notice nothing. Where one is missing, the feature that needs it is left out, and one warning says so.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from typing import Any
 
 from aiortc import RTCPeerConnection, RTCRtpReceiver, RTCRtpSender, RTCRtpTransceiver, rtp
+from aiortc.codecs.base import Encoder
 from aiortc.rtcicetransport import RTCIceGatherer
 from aiortc.rtcrtpparameters import RTCRtpHeaderExtensionParameters
-from aiortc.rtp import RTCP_PSFB_FIR, RTCP_PSFB_PLI, RtcpPsfbPacket
 
 from .ports import UdpPorts, binding_within
 
@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 _LOOPBACK = ["127.0.0.1"]
 _ICE_CHECK_S = 0.02
 _RTCP_HANDLER = "_handle_rtcp_packet"
+_SEND = "_send_rtp"
+_ENCODER = "_RTCRtpSender__encoder"
 _SENT_TIMESTAMP = "_RTCRtpSender__rtp_timestamp"
 _TIMESTAMP_MAPPER = "_RTCRtpReceiver__timestamp_mapper"
 _NEGOTIATED = "_headerExtensions"
@@ -39,8 +41,8 @@ def _report_missing(name: str, consequence: str) -> None:
     logger.warning("this version of aiortc has no %s: %s", name, consequence)
 
 
-def hear_losses(sender: RTCRtpSender, on_loss: Callable[[], None]) -> bool:
-    """Call ``on_loss`` for each picture loss indication (RFC 4585) and full intra request (RFC 5104) of the viewer.
+def hear_rtcp(sender: RTCRtpSender, hear: Callable[[Any], Any | None]) -> bool:
+    """Call ``hear`` with each RTCP packet for ``sender``, which then handles what that returns, if anything.
 
     False when that is not possible.
     """
@@ -49,12 +51,73 @@ def hear_losses(sender: RTCRtpSender, on_loss: Callable[[], None]) -> bool:
         _report_missing(_RTCP_HANDLER, "keyframes come every other second instead of on loss")
         return False
 
-    async def handle_and_hear(packet: Any) -> None:
-        if isinstance(packet, RtcpPsfbPacket) and packet.fmt in (RTCP_PSFB_PLI, RTCP_PSFB_FIR):
-            on_loss()
-        await handle(packet)
+    async def hear_and_handle(packet: Any) -> None:
+        rest = hear(packet)
+        if rest is not None:
+            await handle(rest)
 
-    setattr(sender, _RTCP_HANDLER, handle_and_hear)
+    setattr(sender, _RTCP_HANDLER, hear_and_handle)
+    return True
+
+
+def route_rtcp(sender: RTCRtpSender, is_for_it: Callable[[Any], bool]) -> bool:
+    """Give ``sender`` also the RTCP packets that ``is_for_it`` recognises. False when that is not possible."""
+    router = getattr(sender.transport, "_rtp_router", None)
+    route = getattr(router, "route_rtcp", None)
+    if router is None or not callable(route):
+        _report_missing("route_rtcp", "a full intra request may bring no keyframe")
+        return False
+
+    def route_more(packet: Any) -> Any:
+        return {*route(packet), sender} if is_for_it(packet) else route(packet)
+
+    router.route_rtcp = route_more
+    return True
+
+
+def watch_packets(sender: RTCRtpSender, before: Callable[[int, int], Awaitable[None]]) -> bool:
+    """Await ``before`` with sequence number and size of each RTP packet that ``sender`` is about to send.
+
+    Call it when the sender is connected. False when that is not possible.
+    """
+    transport: Any = sender.transport
+    send = getattr(transport, _SEND, None)
+    if not callable(send):
+        _report_missing(_SEND, "large frames are sent in bursts, and old packets again")
+        return False
+    ssrc = sender._ssrc.to_bytes(4, "big")
+
+    async def watch_and_send(packet: bytes) -> None:
+        if packet[8:12] == ssrc and not rtp.is_rtcp(packet):
+            await before(int.from_bytes(packet[2:4], "big"), len(packet))
+        await send(packet)
+
+    setattr(transport, _SEND, watch_and_send)
+    return True
+
+
+class _Payloads(Encoder):
+    """Stands where aiortc expects an encoder, and gives it payloads that exist already."""
+
+    def __init__(self, payloads: Callable[[], list[bytes]]) -> None:
+        self._payloads = payloads
+
+    def encode(self, frame: Any, force_keyframe: bool = False) -> tuple[list[bytes], int]:
+        raise TypeError(f"expected an encoded packet, got {frame!r}")
+
+    def pack(self, packet: Any) -> tuple[list[bytes], int]:
+        return self._payloads(), packet.pts
+
+
+def take_payloads(sender: RTCRtpSender, payloads: Callable[[], list[bytes]]) -> bool:
+    """Let ``sender`` send what ``payloads`` returns for each packet of its track, which is in 90 kHz.
+
+    False when that is not possible: it then makes payloads of the packet itself.
+    """
+    if not hasattr(sender, _ENCODER):
+        _report_missing(_ENCODER, "datagrams are larger than 1200 bytes")
+        return False
+    setattr(sender, _ENCODER, _Payloads(payloads))
     return True
 
 

@@ -22,6 +22,7 @@ class Ladder:
 
     Args:
         new_encoder: makes an encoder for so many bits per second.
+        packetise: makes RTP payloads of an encoded picture.
         bitrate: bits per second of the full tier; ``None`` lets the picture's size decide.
         epoch_ns: when presentation time 0 was.
     """
@@ -30,6 +31,7 @@ class Ladder:
         self,
         source: FrameSource,
         new_encoder: Callable[[int], VideoEncoder],
+        packetise: Callable[[bytes], list[bytes]],
         *,
         fps: float,
         bitrate: int | None,
@@ -39,6 +41,7 @@ class Ladder:
     ) -> None:
         self._source = source
         self._new_encoder = new_encoder
+        self._packetise = packetise
         self._fps = fps
         self._configured = bitrate
         self._epoch_ns = epoch_ns
@@ -82,6 +85,7 @@ class Ladder:
             stream = self._streams[tier] = SharedStream(
                 self._source,
                 self._new_encoder,
+                self._packetise,
                 functools.partial(self._bitrate, tier),
                 scale=tier.scale,
                 epoch_ns=self._epoch_ns,

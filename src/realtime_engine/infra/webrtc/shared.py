@@ -11,6 +11,7 @@ from ...core.clock import MONOTONIC, Clock
 from .codecs import Codec
 from .encoder import VideoEncoder, create_encoder
 from .ladder import Ladder
+from .packetise import PACKETISERS
 from .source import FrameSource
 from .stream import StreamStats
 from .tiers import Tier
@@ -67,6 +68,7 @@ class SharedVideo:
             ladder = self._ladders[codec] = Ladder(
                 self._source,
                 functools.partial(self._factory, codec, self._fps),
+                PACKETISERS[codec],
                 fps=self._fps,
                 bitrate=self._bitrate,
                 epoch_ns=self._epoch_ns,

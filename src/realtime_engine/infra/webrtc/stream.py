@@ -31,6 +31,7 @@ _TIME_BASE = fractions.Fraction(1, VIDEO_CLOCK_HZ)
 _KEYFRAME_GAP_NS = NS_PER_S // 4
 _BLIND_KEYFRAME_GAP_NS = 2 * NS_PER_S
 _REST_S = 0.1  # a source that gives nothing for this long rests
+_Packet = tuple["av.Packet[av.VideoStream]", list[bytes]]
 _RATE_STEP = 0.05  # smaller changes of the rate are not worth a word to the encoder
 
 
@@ -57,6 +58,7 @@ class SharedStream:
 
     Args:
         new_encoder: makes an encoder for so many bits per second.
+        packetise: makes RTP payloads of an encoded picture.
         bitrate: called with each frame for the bits per second to aim at.
         scale: what both sides of the picture are divided by.
         epoch_ns: when presentation time 0 was.
@@ -67,6 +69,7 @@ class SharedStream:
         self,
         source: FrameSource,
         new_encoder: Callable[[int], VideoEncoder],
+        packetise: Callable[[bytes], list[bytes]],
         bitrate: Callable[[Frame], int],
         *,
         scale: int,
@@ -77,6 +80,7 @@ class SharedStream:
     ) -> None:
         self._source = source
         self._new_encoder = new_encoder
+        self._packetise = packetise
         self._bitrate_for = bitrate
         self._scale = scale
         self._epoch_ns = epoch_ns
@@ -191,16 +195,22 @@ class SharedStream:
             self._keyframe_owed = self._keyframe_wanted = False
         pts = self._pts(timed.at_ns)
         loop = asyncio.get_running_loop()
-        packets = await loop.run_in_executor(self._executor, _encode, encoder, timed, forced, bitrate, self._scale)
+        packets = await loop.run_in_executor(self._executor, self._encode, encoder, timed, forced, bitrate)
         encoded_ns = self._clock.now_ns()
         self._stats.frames_encoded += 1
         if self.is_over(timed.frame.id):
             self.owe_keyframe()  # nobody gets these packets, so nothing may refer to them
             return
-        for packet in packets:
+        for packet, payloads in packets:
             packet.pts = packet.dts = pts
             packet.time_base = _TIME_BASE
-            await self._deliver(EncodedFrame(packet, timed.frame.id, timed.at_ns, encoded_ns))
+            await self._deliver(EncodedFrame(packet, timed.frame.id, timed.at_ns, encoded_ns, payloads))
+
+    def _encode(self, encoder: VideoEncoder, timed: TimedFrame, forced: bool, bitrate: int) -> list[_Packet]:
+        encoder.set_bitrate(bitrate)
+        planes = scale_i420(to_i420(timed.frame.pixels), 1 / self._scale)
+        packets = encoder.encode(planes, forced, at_ns=timed.at_ns)
+        return [(packet, self._packetise(bytes(packet))) for packet in packets]
 
     def _bitrate(self, frame: Frame) -> int:
         wanted, bitrate = self._bitrate_for(frame), self._stats.bitrate
@@ -230,11 +240,3 @@ class SharedStream:
         return (self._keyframe_wanted and since_ns >= _KEYFRAME_GAP_NS) or (
             since_ns >= _BLIND_KEYFRAME_GAP_NS and any(viewer.blind for viewer in self._viewers)
         )
-
-
-def _encode(
-    encoder: VideoEncoder, timed: TimedFrame, forced: bool, bitrate: int, scale: int
-) -> list[av.Packet[av.VideoStream]]:
-    encoder.set_bitrate(bitrate)
-    planes = to_i420(timed.frame.pixels)
-    return encoder.encode(scale_i420(planes, 1 / scale), forced, at_ns=timed.at_ns)

@@ -10,9 +10,9 @@ import av
 from aiortc import MediaStreamTrack, RTCRtpSender
 from aiortc.mediastreams import MediaStreamError
 
-from ...core.clock import MONOTONIC
+from ...core.clock import MONOTONIC, Clock
 from .codecs import Codec
-from .internals import hear_losses, sent_timestamp
+from .sending import Sending
 from .shared import SharedVideo
 from .viewer import EncodedFrame, StreamEnded, VideoViewer
 
@@ -52,6 +52,7 @@ class ViewerTrack(MediaStreamTrack):
         *,
         on_sent: Callable[[SentFrame], None],
         on_ended: Callable[[BaseException | None], None],
+        clock: Clock = MONOTONIC,
     ) -> None:
         super().__init__()
         self.frames_sent = 0
@@ -59,25 +60,23 @@ class ViewerTrack(MediaStreamTrack):
         self._codec = codec
         self._on_sent = on_sent
         self._on_ended = on_ended
-        self._sender: RTCRtpSender | None = None
-        self._blind = True
+        self._clock = clock
+        self._sending: Sending | None = None
         self._viewer: VideoViewer | None = None
         self._in_flight: EncodedFrame | None = None
 
     def use(self, sender: RTCRtpSender) -> None:
-        """Listen to the loss reports of ``sender``, which sends this track."""
-        self._sender = sender
-        self._blind = not hear_losses(sender, self._report_loss)
+        """Listen to the reports for ``sender``, which sends this track. Needed before it is asked for a packet."""
+        self._sending = Sending(sender, self._clock)
 
     async def recv(self) -> av.Packet[av.VideoStream]:
         """The next packet; ``MediaStreamError`` when there are no more, whatever the cause."""
         try:
-            if self.readyState != "live":
+            if self.readyState != "live" or self._sending is None:
                 raise StreamEnded()
-            self._tell_sent()
-            if self._viewer is None:
-                self._viewer = self._video.join(self._codec, blind=self._blind)
-            encoded = await self._viewer.next()
+            self._tell_sent(self._sending)
+            viewer = self._viewer or self._join(self._sending)
+            encoded = await viewer.next()
         except StreamEnded as ended:
             self._on_ended(ended.error)
             raise MediaStreamError from ended
@@ -87,6 +86,7 @@ class ViewerTrack(MediaStreamTrack):
             self._on_ended(error)
             raise MediaStreamError from error
         self._in_flight = encoded
+        self._sending.send(encoded, viewer)
         return encoded.packet
 
     def stop(self) -> None:
@@ -94,16 +94,17 @@ class ViewerTrack(MediaStreamTrack):
         if self._viewer is not None:
             self._viewer.close()
 
-    def _tell_sent(self) -> None:
+    def _join(self, sending: Sending) -> VideoViewer:
+        self._viewer = self._video.join(self._codec, blind=sending.blind)
+        sending.begin(self._viewer)
+        return self._viewer
+
+    def _tell_sent(self, sending: Sending) -> None:
         """The sender comes for the next packet when the last one is on the wire."""
         sent, self._in_flight = self._in_flight, None
-        if sent is None or self._sender is None:
+        if sent is None:
             return
         self.frames_sent += 1
-        rtp = sent_timestamp(self._sender)
+        rtp = sending.timestamp
         if rtp is not None:
-            self._on_sent(SentFrame(rtp, sent, MONOTONIC.now_ns()))
-
-    def _report_loss(self) -> None:
-        if self._viewer is not None:
-            self._viewer.report_loss()
+            self._on_sent(SentFrame(rtp, sent, self._clock.now_ns()))

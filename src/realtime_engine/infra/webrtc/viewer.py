@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections import deque
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol, cast
 
 import av
@@ -21,12 +22,14 @@ class EncodedFrame(NamedTuple):
 
     Attributes:
         paced_ns: when the frame was shown to the stream. encoded_ns: when its packet was there.
+        payloads: the packet for RTP.
     """
 
     packet: av.Packet[av.VideoStream]
     id: FrameId
     paced_ns: int
     encoded_ns: int
+    payloads: Sequence[bytes]
 
 
 class StreamEnded(Exception):
@@ -107,6 +110,11 @@ class VideoViewer:
     def sent_rate(self) -> int:
         """Bits per second that it was sent lately."""
         return self._sent.rate
+
+    @property
+    def waits(self) -> bool:
+        """It gets nothing before the next keyframe."""
+        return not self._started
 
     def report_loss(self, loss: Loss = Loss.REPORTED) -> None:
         """It cannot decode on: it gets nothing before the next keyframe, which is asked for here."""

@@ -1,0 +1,69 @@
+"""How one viewer is sent its packets: in small datagrams, spread over time, and again only where that helps.
+
+Everything here hangs on private names of aiortc (see :mod:`.internals`); without one of them, aiortc does that part in
+its own way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiortc import RTCRtpSender
+
+from ...core.clock import NS_PER_S, Clock
+from .feedback import Feedback, is_intra_request
+from .internals import hear_rtcp, route_rtcp, sent_timestamp, take_payloads, watch_packets
+from .sent import SentPackets
+from .spread import Spread
+from .viewer import EncodedFrame, VideoViewer
+
+_LEAST_WAIT_NS = NS_PER_S // 1000  # what an event loop can wait for
+
+
+class Sending:
+    """One sender, from the time that it is connected on.
+
+    Args:
+        hears: whether the sender's reports were heard of, see :meth:`hear`.
+    """
+
+    def __init__(self, sender: RTCRtpSender, clock: Clock) -> None:
+        self._sender = sender
+        self._clock = clock
+        self._spread = Spread(clock)
+        self._sent = SentPackets(clock)
+        self._feedback: Feedback | None = None
+        self._payloads: list[bytes] = []
+        self._begins_keyframe = False
+        self.blind = not hear_rtcp(sender, self._hear)
+
+    def begin(self, viewer: VideoViewer) -> None:
+        """``viewer`` is what is sent from now on."""
+        ssrc = self._sender._ssrc
+        watched = watch_packets(self._sender, self._before)
+        self._feedback = Feedback(viewer, ssrc, self._sent if watched else None)
+        route_rtcp(self._sender, lambda packet: is_intra_request(packet, ssrc))
+        take_payloads(self._sender, lambda: self._payloads)
+
+    def send(self, encoded: EncodedFrame, viewer: VideoViewer) -> None:
+        """``encoded`` is what the sender sends next."""
+        self._payloads = list(encoded.payloads)
+        self._begins_keyframe = encoded.packet.is_keyframe
+        self._spread.begin(encoded.packet.size, frame_s=viewer.frame_s, rate=viewer.sent_rate)
+
+    @property
+    def timestamp(self) -> int | None:
+        """The RTP timestamp of the packet that was sent last, ``None`` if it cannot be known."""
+        return sent_timestamp(self._sender)
+
+    def _hear(self, packet: object) -> object | None:
+        return packet if self._feedback is None else self._feedback.hear(packet)
+
+    async def _before(self, sequence_number: int, size: int) -> None:
+        """Wait until a packet may be sent."""
+        if not self._sent.note(sequence_number, begins_keyframe=self._begins_keyframe):
+            return
+        self._begins_keyframe = False
+        wait_ns = self._spread.due_ns(size) - self._clock.now_ns()
+        if wait_ns >= _LEAST_WAIT_NS:
+            await asyncio.sleep(wait_ns / NS_PER_S)

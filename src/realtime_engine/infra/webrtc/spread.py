@@ -1,0 +1,34 @@
+"""When each packet of a frame is sent: a small frame at once, a large one spread, so that no buffer overflows."""
+
+from __future__ import annotations
+
+from ...core.clock import NS_PER_S, Clock
+
+BURST = 12_000  # bytes that go out at once
+_LONGEST_NS = NS_PER_S // 30
+_SHARE = 0.8  # of the time from frame to frame
+_OVER_RATE = 4  # times the rate that is sent anyway
+
+
+class Spread:
+    """The packets of one frame after another. Decides on times only."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._begun_ns = 0
+        self._sent = 0
+        self._ns_per_byte = 0.0
+
+    def begin(self, size: int, *, frame_s: float, rate: int) -> None:
+        """A frame of ``size`` bytes is next. They come every ``frame_s`` seconds, at ``rate`` bits per second."""
+        self._begun_ns = self._clock.now_ns()
+        self._sent = 0
+        spread_ns = min(_SHARE * frame_s * NS_PER_S, _LONGEST_NS)
+        late = max(size - BURST, 0)
+        usual_ns_per_byte = 8 * NS_PER_S / (_OVER_RATE * rate) if rate else spread_ns
+        self._ns_per_byte = min(spread_ns / late, usual_ns_per_byte) if late else 0.0
+
+    def due_ns(self, size: int) -> int:
+        """When the next packet, of ``size`` bytes, may be sent."""
+        self._sent += size
+        return self._begun_ns + round(max(self._sent - BURST, 0) * self._ns_per_byte)

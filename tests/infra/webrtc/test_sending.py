@@ -1,0 +1,128 @@
+"""What goes over the wire to a viewer, on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from aiortc.rtp import RTCP_PSFB_FIR, RtcpPsfbPacket, is_rtcp
+
+from realtime_engine.infra.webrtc import Codec, Loss, SharedVideo, StreamStats, Tier, ViewerPeer, WebRtcReceiver
+
+from .support import FakeSource, Player, frame, shared, until
+
+
+class Wire:
+    """One viewer, and the datagrams from the server to it.
+
+    Attributes:
+        sizes: of the RTP datagrams that were sent.
+        drops: called for each of them; true loses it.
+    """
+
+    def __init__(self, video: SharedVideo, codec: Codec) -> None:
+        self.sizes: list[int] = []
+        self.drops: Callable[[], bool] = lambda: False
+        self.receiver = WebRtcReceiver(codecs=[codec])
+        self.video = video
+        self.codec = codec
+        self.peer: ViewerPeer
+
+    async def connect(self) -> None:
+        self.peer = await ViewerPeer.accept(
+            await self.receiver.offer(), source=self.video, on_controls=lambda text: [text]
+        )
+        ice: Any = self.peer._sender.transport.transport
+        send = ice._send
+
+        async def send_or_lose(data: bytes) -> None:
+            if 127 < data[0] < 192 and not is_rtcp(data):
+                self.sizes.append(len(data))
+                if self.drops():
+                    return
+            await send(data)
+
+        ice._send = send_or_lose
+        await self.receiver.accept(self.peer.answer)
+
+    async def close(self) -> None:
+        await self.receiver.close()
+        await self.peer.close()
+
+    @property
+    def stats(self) -> StreamStats:
+        return self.video.stats[self.codec, Tier.FULL]
+
+
+@pytest.fixture
+async def source() -> FakeSource:
+    return FakeSource()
+
+
+@pytest.fixture(params=list(Codec))
+async def wire(source: FakeSource, request: pytest.FixtureRequest) -> AsyncIterator[Wire]:
+    wire = Wire(shared(source), request.param)
+    await wire.connect()
+    yield wire
+    await wire.close()
+
+
+async def test_no_datagram_is_larger_than_1200_bytes(source: FakeSource, wire: Wire) -> None:
+    random = np.random.default_rng(0)
+    for number in range(4):
+        source.show(frame(number, random.integers(0, 256, (360, 640, 3), dtype=np.uint8)))
+        if number == 2:
+            wire.drops = iter([True, True, *[False] * 10_000]).__next__
+        await asyncio.sleep(0.1)
+        source.show(frame(number))
+        await asyncio.sleep(0.03)
+    await wire.receiver.next_frame()
+    assert len(wire.sizes) > 50 and 1100 < max(wire.sizes) <= 1200
+
+
+async def test_after_a_blackout_comes_a_keyframe_and_nothing_of_what_has_passed(source: FakeSource, wire: Wire) -> None:
+    async with Player(source):
+        await wire.receiver.next_frame()
+        now = asyncio.get_running_loop().time
+        dark_ends = now() + 0.8
+        wire.drops = lambda: now() < dark_ends
+        await until(lambda: wire.stats.keyframes == 2, pause_s=0.01)
+        sent, shown = len(wire.sizes), wire.peer.frames_sent
+        await asyncio.sleep(0.2)
+        again = (len(wire.sizes) - sent) - (wire.peer.frames_sent - shown)
+    assert now() > dark_ends
+    assert wire.stats.losses == {Loss.UNSERVED: 1}
+    assert again < 10  # 40 pictures were lost
+
+
+async def test_an_intra_request_without_an_address_brings_a_keyframe(source: FakeSource, wire: Wire) -> None:
+    async with Player(source):
+        await wire.receiver.next_frame()
+        sender = wire.peer._sender
+        fci = sender._ssrc.to_bytes(4, "big") + bytes(4)
+        request = RtcpPsfbPacket(fmt=RTCP_PSFB_FIR, ssrc=1, media_ssrc=0, fci=fci)
+        await sender.transport._handle_rtcp_data(bytes(request))
+        while wire.stats.keyframes < 2:
+            await wire.receiver.next_frame()
+    assert wire.stats.losses[Loss.REPORTED] == 1
+
+
+@pytest.mark.parametrize("wire", [Codec.VP8], indirect=True)
+async def test_a_receivers_reports_reach_the_tiers(source: FakeSource, wire: Wire) -> None:
+    async with Player(source):
+        await wire.receiver.next_frame()
+        viewer: Any = wire.peer._track._viewer
+        heard: set[str] = set()
+        done = asyncio.Event()
+
+        def hear(name: str) -> None:
+            heard.add(name)
+            if heard == {"rate", "missing"}:
+                done.set()
+
+        viewer.report_rate = lambda bits: hear("rate")
+        viewer.report_missing = lambda share: hear("missing")
+        await asyncio.wait_for(done.wait(), 20)
