@@ -52,26 +52,34 @@ class Network:
     @contextlib.contextmanager
     def loss(self, probability: float) -> Iterator[None]:
         """Each UDP packet, in both directions, is lost with this probability."""
-        with self._dropping("-m", "statistic", "--mode", "random", "--probability", str(probability)):
+        with self._dropping("-p", "udp", "-m", "statistic", "--mode", "random", "--probability", str(probability)):
             yield
 
     @contextlib.contextmanager
     def without_udp(self) -> Iterator[None]:
         """As behind a firewall that lets only TCP through."""
+        with self._dropping("-p", "udp"):
+            yield
+
+    @contextlib.contextmanager
+    def blackout(self) -> Iterator[None]:
+        """Nothing passes, in either direction."""
         with self._dropping():
             yield
 
-    def limit(self, kbit: int, queue_ms: int = 100) -> None:
-        """A bottleneck towards the client, of ``kbit`` kb/s, with a queue that holds ``queue_ms`` of it.
-
-        A second call changes the first one's rate.
-        """
-        bucket = ["rate", f"{kbit}kbit", "burst", "4kb", "latency", f"{queue_ms}ms"]
-        self.server.run("tc", "qdisc", "replace", "dev", self.server.device, "root", "tbf", *bucket)
+    @contextlib.contextmanager
+    def limit(self, kbit: int, queue_ms: int = 100) -> Iterator[None]:
+        """A bottleneck towards the client, of ``kbit`` kb/s, with a queue that holds ``queue_ms`` of it."""
+        queue = ["dev", self.server.device, "root", "tbf"]
+        self.server.run("tc", "qdisc", "add", *queue, "rate", f"{kbit}kbit", "burst", "4kb", "latency", f"{queue_ms}ms")
+        try:
+            yield
+        finally:
+            self.server.run("tc", "qdisc", "delete", *queue)
 
     @contextlib.contextmanager
     def _dropping(self, *match: str) -> Iterator[None]:
-        rule = ["INPUT", "-p", "udp", "-i", "v+", *match, "-j", "DROP"]
+        rule = ["INPUT", "-i", "v+", *match, "-j", "DROP"]
         with contextlib.ExitStack() as undo:
             for end in self.ends:
                 end.run("iptables", "-w", "-A", *rule)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import statistics
 import subprocess
@@ -19,6 +20,7 @@ from ..network import End, Network
 from .scene_picture import expected_thumbnail
 
 ROOT = Path(__file__).parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
 PORT, RELAY_PORT = 50_000, 51_000
 _PATIENCE_S = 15.0
 _MOST_WRONG = 25
@@ -47,9 +49,8 @@ class Process:
         command = end.command(sys.executable, "-W", "ignore", "-m", f"tests.{module}", *arguments)
         self.records: list[dict[str, Any]] = []
         self._errors: list[str] = []
-        self._process = subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        self._process = subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, text=True, **pipes)
         self._readers = [
             threading.Thread(target=self._read, args=(stream, take), daemon=True)
             for stream, take in ((self._process.stdout, self._take), (self._process.stderr, self._errors.append))

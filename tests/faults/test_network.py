@@ -8,7 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from ..network import Network, network
+from .cases import CASES
 from .scene import PORT, Process
+
+SLACK = 3  # the machine has other things to do; scripts/fault_check holds the numbers to their budgets
 
 
 @pytest.fixture(scope="module")
@@ -42,3 +45,13 @@ def test_blocked_udp_to_the_only_relay_is_told_in_time(wire: Network) -> None:
     answered = unreachable_relay(wire, relay_only=True)
     assert "MJPEG" in str(answered["refused"])
     assert answered["took_s"] < 2
+
+
+@pytest.mark.parametrize("name", ["10 % loss", "50 ms each way, 2 % loss", "1 Mb/s bottleneck", "5 s blackout"])
+def test_a_bad_network_costs_no_more_than_its_budget(
+    wire: Network, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measures = CASES[name](wire, "VP8")
+    with capsys.disabled():
+        print("", *(f"{name}: {measure}" for measure in measures), sep="\n")  # noqa: T201
+    assert [measure for measure in measures if measure.value > SLACK * measure.budget] == []
