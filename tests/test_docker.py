@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+
+from realtime_engine.cli.flags import flag_of, variable_of
+from realtime_engine.infra.webrtc import UdpPorts
+from realtime_engine.server import ServerConfig
 
 ROOT = Path(__file__).parents[1]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -44,3 +49,14 @@ def test_a_compose_file_builds_this_repository_and_publishes_to_this_machine_onl
     assert [part.replace("${DEMO:-maze}", "maze") for part in service["command"]] == SERVE
     assert service["ports"] == ["${BIND:-127.0.0.1}:${PORT:-8000}:8000"]
     assert set(service["build"].get("args", {})) <= set(re.findall(r"^ARG (\w+)", DOCKERFILE, re.MULTILINE))
+
+
+def test_the_ports_that_are_published_are_those_that_the_server_takes() -> None:
+    composed: dict[str, Any] = yaml.safe_load((ROOT / "docker" / "compose.webrtc.yml").read_text())
+    service = composed["services"]["demo"]
+    variables = {variable_of(flag_of(field.name)) for field in fields(ServerConfig)}
+    assert set(service["environment"]) <= variables
+    ports = service["environment"]["REALTIME_ENGINE_UDP_PORTS"]
+    assert service["ports"] == [f"{ports}:{ports}/udp"]
+    assert ports in (ROOT / "docs" / "deploying.md").read_text()
+    UdpPorts.parse(ports)

@@ -88,6 +88,8 @@ def test_defaults_of_the_server_and_of_a_demo_are_shown_alike() -> None:
 def test_flags_reach_the_configuration() -> None:
     arguments = ["--host", "0.0.0.0", "--port", "81", "--open", "--idle-timeout", "5", "--bitrate", "9000"]
     arguments += ["--ice-server", "stun:a.example", "--ice-server", "turn:b.example,me,secret"]
+    arguments += ["--ice-server", "turn:c.example", "--turn-secret", "north", "--relay-only"]
+    arguments += ["--udp-ports", "50000-50100", "--public-address", "203.0.113.5"]
     arguments += ["--allowed-origin", "https://example.org", "--encoder", "software"]
     assert config_from(parse(config_parameters(), *arguments)) == ServerConfig(
         host="0.0.0.0",
@@ -96,7 +98,15 @@ def test_flags_reach_the_configuration() -> None:
         idle_timeout_s=5.0,
         bitrate=9000,
         encoder="software",
-        ice_servers=(IceServer("stun:a.example"), IceServer("turn:b.example", "me", "secret")),
+        ice_servers=(
+            IceServer("stun:a.example"),
+            IceServer("turn:b.example", "me", "secret"),
+            IceServer("turn:c.example"),
+        ),
+        turn_secret="north",
+        relay_only=True,
+        udp_ports="50000-50100",
+        public_address="203.0.113.5",
         allowed_origins=("https://example.org",),
     )
 

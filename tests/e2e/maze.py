@@ -11,7 +11,11 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 from urllib.request import urlopen
+
+if TYPE_CHECKING:
+    from ..network import End
 
 _SOURCES = Path(__file__).parents[2] / "src"
 _START_S, _END_S = 20.0, 10.0
@@ -23,13 +27,15 @@ class MazeServer:
     Args:
         flags: more of its flags.
         demo: another one that has these options.
+        end: of a network, where it serves everybody; by default it is on loopback.
 
     Attributes:
         url: of the page, once it runs.
     """
 
-    def __init__(self, *flags: str, demo: str = "maze") -> None:
+    def __init__(self, *flags: str, demo: str = "maze", end: End | None = None) -> None:
         self._demo = demo
+        self._end = end
         self._flags: Sequence[str] = ("--width", "320", "--height", "180", *flags)
         self._port = 0
         self.url = ""
@@ -47,6 +53,8 @@ class MazeServer:
         """Start it; again at the same address after :meth:`stop`."""
         command = [sys.executable, "-m", "realtime_engine", "serve", self._demo, "--port", str(self._port)]
         command += self._flags
+        if self._end is not None:
+            command = self._end.command(*command, "--host", self._end.address, "--open")
         environment = {**os.environ, "PYTHONPATH": str(_SOURCES), "NO_COLOR": "1"}
         self._process = subprocess.Popen(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -86,7 +94,7 @@ class MazeServer:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             self._output.append(line)
-            found = re.search(r"http://127\.0\.0\.1:(\d+)/", line)
+            found = re.search(r"http://[\d.]+:(\d+)/", line)
             if found:
                 self._port = int(found[1])
                 self.url = found[0]

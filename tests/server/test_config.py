@@ -1,5 +1,6 @@
 import pytest
 
+from realtime_engine.infra.webrtc import IceConfig, IceServer, TurnSecret, UdpPorts
 from realtime_engine.server import ServerConfig
 
 
@@ -39,9 +40,32 @@ def test_other_addresses_need_a_token_or_a_word_that_it_is_open(host: str) -> No
             {"allowed_origins": ("example.org",)},
             "allowed_origins must look like https://example.org, got 'ex",
         ),
+        ({"udp_ports": "high"}, "udp_ports must look like 50000-50100, got 'high'"),
+        ({"public_address": "a.example"}, "public_address must be an IP address such as 203.0.113.5, got 'a.example'"),
+        ({"relay_only": True}, "relay_only needs a TURN server among ice_servers"),
+        ({"turn_secret": "s"}, "turn_secret is for a TURN server"),
         ({"allowed_origins": ("https://a.org/",)}, "allowed_origins must look like"),
     ],
 )
 def test_a_bad_setting_is_named(given: dict[str, object], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         ServerConfig(**given)
+
+
+def test_webrtc_gets_its_settings() -> None:
+    servers = (IceServer("turn:t.example"),)
+    config = ServerConfig(
+        ice_servers=servers,
+        turn_secret="north",
+        relay_only=True,
+        udp_ports="50000-50100",
+        public_address="203.0.113.5",
+    )
+    assert config.ice == IceConfig(
+        servers,
+        turn_secret=TurnSecret("north"),
+        relay_only=True,
+        udp_ports=UdpPorts(50000, 50100),
+        public_address="203.0.113.5",
+    )
+    assert "north" not in repr(config)

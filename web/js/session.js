@@ -206,11 +206,13 @@ export class Session extends EventTarget {
     this.#state("connecting", "Connecting");
     const viewer = this.#makeViewer(this.#transport);
     this.#viewer = viewer;
-    const { ice_servers: iceServers } = this.#demo;
+    const { ice_servers: iceServers, ice_transport_policy: iceTransportPolicy } = this.#demo;
     const stop = () => viewer.stop();
     signal.addEventListener("abort", stop, { once: true });
     try {
-      await viewer.start(this.#place, { iceServers, channel: this.#channel, expectPicture: this.active, signal });
+      const expectPicture = this.active;
+      const options = { iceServers, iceTransportPolicy, channel: this.#channel, expectPicture, signal };
+      await viewer.start(this.#place, options);
       this.#backoff.reset();
       this.#state("live", "Live");
       return await viewer.ended;

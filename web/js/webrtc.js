@@ -48,13 +48,14 @@ export class WebrtcViewer {
    * @param {import("./api.js").Place} place
    * @param {object} options
    * @param {RTCIceServer[]} options.iceServers
+   * @param {RTCIceTransportPolicy} options.iceTransportPolicy
    * @param {import("./channel.js").ControlChannel} options.channel gets the data channel
    * @param {boolean} options.expectPicture without it (the session is paused) a connection is enough
    * @param {AbortSignal} options.signal
    */
-  async start(place, { iceServers, channel, expectPicture, signal }) {
+  async start(place, { iceServers, iceTransportPolicy, channel, expectPicture, signal }) {
     this.#token = place.token;
-    const pc = new RTCPeerConnection({ iceServers, bundlePolicy: "max-bundle" });
+    const pc = new RTCPeerConnection({ iceServers, iceTransportPolicy, bundlePolicy: "max-bundle" });
     this.#pc = pc;
     const { receiver } = pc.addTransceiver("video", { direction: "recvonly" });
     if ("jitterBufferTarget" in receiver) receiver.jitterBufferTarget = 0;

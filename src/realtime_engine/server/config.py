@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from ..infra.webrtc import ENCODER_CHOICES, IceServer
+from ..infra.webrtc import ENCODER_CHOICES, IceConfig, IceServer, TurnSecret, UdpPorts
 
 _LEAST_TOKEN = 8
 
@@ -29,6 +29,10 @@ class ServerConfig:
         encoder: what makes H.264: ``auto`` (hardware that works, else software), ``software``, ``h264_nvenc``,
             ``h264_vaapi`` or ``h264_videotoolbox``.
         ice_servers: STUN and TURN servers, for viewers and for this side.
+        turn_secret: shared with the TURN server, to make each viewer credentials for a day.
+        relay_only: send video by the TURN server and no other way.
+        udp_ports: UDP ports for video, such as ``50000-50100``; by default the system chooses.
+        public_address: IP address that viewers send to instead of this machine's own, behind a NAT or in a container.
         allowed_origins: other sites, such as ``https://example.org``, whose pages may use this server.
         heartbeat_s: seconds without news after which a connection is given a sign of life.
         max_body_bytes: size of the largest request that is read.
@@ -50,6 +54,10 @@ class ServerConfig:
     bitrate: int | None = None
     encoder: str = "auto"
     ice_servers: tuple[IceServer, ...] = ()
+    turn_secret: str | None = field(default=None, repr=False)
+    relay_only: bool = False
+    udp_ports: str | None = None
+    public_address: str | None = None
     allowed_origins: tuple[str, ...] = ()
     heartbeat_s: float = 1.0
     max_body_bytes: int = 16 * 1024 * 1024
@@ -72,6 +80,7 @@ class ServerConfig:
         for origin in self.allowed_origins:
             _check_origin(origin)
         self._check_reach()
+        self._make_ice()
 
     @property
     def is_loopback(self) -> bool:
@@ -82,6 +91,20 @@ class ServerConfig:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return False
+
+    @property
+    def ice(self) -> IceConfig:
+        """How WebRTC finds addresses."""
+        return self._make_ice()
+
+    def _make_ice(self) -> IceConfig:
+        return IceConfig(
+            self.ice_servers,
+            turn_secret=None if self.turn_secret is None else TurnSecret(self.turn_secret),
+            relay_only=self.relay_only,
+            udp_ports=None if self.udp_ports is None else UdpPorts.parse(self.udp_ports),
+            public_address=self.public_address,
+        )
 
     def _check_reach(self) -> None:
         if self.token is not None and len(self.token) < _LEAST_TOKEN:

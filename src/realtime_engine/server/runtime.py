@@ -19,7 +19,7 @@ from ..infra.demo import Demo
 from ..infra.joining import FrameTotals
 from ..infra.jpeg import JpegEncoder
 from ..infra.loop_monitor import LoopMonitor
-from ..infra.webrtc import Encoders, choose_encoders
+from ..infra.webrtc import Encoders, Route, RouteKind, choose_encoders, find_route
 from .config import ServerConfig
 from .equipment import Equipment
 from .hosting import EngineHost, EngineState
@@ -40,6 +40,7 @@ class Runtime:
     Attributes:
         host: set while the server runs.
         totals: the times of the frames of all sessions.
+        route: which way viewers will come by WebRTC; ``None`` until it is known.
     """
 
     def __init__(self, demo: Demo, config: ServerConfig, options: BaseModel | None) -> None:
@@ -48,6 +49,7 @@ class Runtime:
         self.options = options
         self.host: EngineHost
         self.metrics: Metrics
+        self.route: Route | None = None
         self._sessions: Sessions | None = None
         self._jpeg = JpegEncoder(config.jpeg_quality)
         self._copies = Copies()
@@ -64,11 +66,13 @@ class Runtime:
         self._encoders = await asyncio.to_thread(choose_encoders, self.config.encoder, self._copies)
         self._pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="media")
         engine = asyncio.create_task(self.host.run(), name="engine")
+        route = asyncio.create_task(self._find_route(), name="find the route of viewers")
         lateness.start()
         try:
             yield
         finally:
             await self._end(engine)
+            await route  # which ends by itself, soon: cut off, it would leave sockets open
             lateness.stop()
 
     @property
@@ -115,6 +119,11 @@ class Runtime:
 
     def progress(self) -> dict[str, Any]:
         return dict(_READY if self.host.state is EngineState.READY else _LOADING)
+
+    async def _find_route(self) -> None:
+        self.route = await find_route(self.config.ice, page_on_loopback=self.config.is_loopback)
+        is_wanting = self.route.kind is RouteKind.NONE or bool(self.route.silent)
+        logger.log(logging.WARNING if is_wanting else logging.INFO, "WebRTC: %s", self.route)
 
     def _had(self, session_id: str) -> Sessions:
         if self._sessions is None:

@@ -29,7 +29,7 @@ from ..infra.jpeg import JpegFrame, JpegPublisher
 from ..infra.mjpeg import MjpegStream
 from ..infra.publisher import FramePublisher
 from ..infra.video_input import VideoBuffer
-from ..infra.webrtc import IceConfig, SharedVideo, StreamStats, Tier
+from ..infra.webrtc import SharedVideo, StreamStats, Tier
 from .acknowledging import acknowledge
 from .activity import Activity, Hold
 from .asking import Asking, Refused, SessionOver, resolve
@@ -105,14 +105,11 @@ class DemoSession:
         self.mjpeg = MjpegStream(self.jpegs, config.heartbeat_s)
         fps = manifest.rate_hz * manifest.frames_per_chunk
         self._video = SharedVideo(self.publisher, fps=fps, bitrate=config.bitrate, factory=equipment.encoders)
-        self.viewers = WebRtcViewers(
-            self._video, self.clients, self.receive_text, IceConfig(config.ice_servers), self.joiner
-        )
+        self.viewers = WebRtcViewers(self._video, self.clients, self.receive_text, config.ice, self.joiner)
         self.feeds = PacketFeeds(self._video, self.publisher, self.joiner, config.media_age_budget_ms)
         self.publishers: Publishers | None = None
         if self.video_input is not None:
-            ice = IceConfig(config.ice_servers)
-            self.publishers = Publishers(self.video_input, self._hear_publisher, ice, equipment.pool)
+            self.publishers = Publishers(self.video_input, self._hear_publisher, config.ice, equipment.pool)
         self._pump = Pump(
             equipment.outbox.session(self.id),
             manifest,

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from realtime_engine.infra.webrtc.errors import BadCandidateError
@@ -10,6 +13,9 @@ from realtime_engine.infra.webrtc.ice import (
     parse_fragment,
     to_candidate,
 )
+from realtime_engine.infra.webrtc.turn import TurnSecret
+
+from .free_ports import free_ports
 
 PLAIN = "a=candidate:1 1 udp 2122260223 192.0.2.7 50000 typ host generation 0"
 V6 = "a=candidate:2 1 udp 2122260222 2001:db8::7 50001 typ host"
@@ -105,3 +111,66 @@ async def test_without_a_network_the_loopback_address_is_offered(monkeypatch: py
     await connection.setLocalDescription(await connection.createOffer())
     assert " 127.0.0.1 " in connection.localDescription.sdp
     await connection.close()
+
+
+async def gathered(config: IceConfig) -> str:
+    """The description of a connection with these settings."""
+    connection = config.connection()
+    connection.createDataChannel("x")
+    config.bound(connection)
+    await connection.setLocalDescription(await connection.createOffer())
+    description = config.describe(connection)
+    await connection.close()
+    return description
+
+
+def ports_in(description: str) -> set[int]:
+    return {int(line.split()[5]) for line in description.splitlines() if line.startswith("a=candidate:")}
+
+
+async def test_the_ports_that_are_offered_are_of_the_range() -> None:
+    ports = free_ports(4)
+    offered = ports_in(await gathered(IceConfig(udp_ports=ports)))
+    assert offered and offered <= set(range(ports.first, ports.last + 1))
+
+
+async def test_two_connections_at_once_keep_to_ranges_of_their_own() -> None:
+    one, two = free_ports(4), free_ports(4)
+    descriptions = await asyncio.gather(gathered(IceConfig(udp_ports=one)), gathered(IceConfig(udp_ports=two)))
+    assert [min(ports_in(text)) in range(r.first, r.last + 1) for text, r in zip(descriptions, (one, two), strict=True)]
+
+
+async def test_the_public_address_is_offered_instead_of_the_own_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aioice.ice.get_host_addresses", lambda **_: ["127.0.0.1"])
+    description = await gathered(IceConfig(public_address="203.0.113.5"))
+    assert "127.0.0.1" not in description
+    assert "c=IN IP4 203.0.113.5" in description
+
+
+async def test_relay_only_offers_no_address_of_this_machine() -> None:
+    config = IceConfig([IceServer("turn:192.0.2.254", "a", "b")], relay_only=True, gather_deadline_s=0.01)
+    assert "a=candidate:" not in await gathered(config)
+
+
+def test_credentials_are_made_for_each_viewer_where_a_server_has_none() -> None:
+    servers = (IceServer("stun:s.example"), IceServer("turn:t.example"), IceServer("turn:u.example", "me", "mine"))
+    config = IceConfig(servers, turn_secret=TurnSecret("north"))
+    stun, made, own = config.servers_for("ann")
+    assert (stun, own) == (servers[0], servers[2])
+    assert made.username is not None and made.username.endswith(":ann") and made.credential
+    assert config.servers_for("bob")[1] != made
+    assert made.credential not in repr(made)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"servers": [IceServer("turn:t.example")]}, "'turn:t.example' needs a user and a password, or a turn_secret"),
+        ({"turn_secret": TurnSecret("north")}, "turn_secret is for a TURN server"),
+        ({"relay_only": True, "servers": [IceServer("stun:s.example")]}, "relay_only needs a TURN server"),
+        ({"public_address": "example.org"}, "public_address must be an IP address"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(given: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        IceConfig(**given)

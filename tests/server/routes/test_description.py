@@ -1,8 +1,12 @@
+import logging
+
+import pytest
+
 from realtime_engine.infra.demo import FrameFormat
 from realtime_engine.infra.webrtc import IceServer
 from realtime_engine.testing import ScriptedEngine
 
-from ..support import CONTROLS, in_process, paint_demo
+from ..support import CONTROLS, in_process, paint_demo, until
 
 
 async def test_the_page_learns_all_that_it_needs() -> None:
@@ -17,6 +21,7 @@ async def test_the_page_learns_all_that_it_needs() -> None:
         {"urls": "stun:a.example:3478"},
         {"urls": "turn:b.example:3478", "username": "user", "credential": "secret"},
     ]
+    assert demo["ice_transport_policy"] == "all"
     assert demo["manifest"] | {"max_sessions": 2, "rate_hz": 60.0} == demo["manifest"]
     assert demo["video"] == {"width": None, "height": None, "fps": 60.0}
     assert demo["page"] is None
@@ -40,3 +45,23 @@ async def test_a_server_with_a_token_tells_strangers_nothing() -> None:
         assert (await served.client.get("/api/demo")).status_code == 401
         access = {"Authorization": "Bearer open sesame"}
         assert (await served.client.get("/api/demo", headers=access)).status_code == 200
+
+
+async def test_credentials_for_the_relay_are_made_for_each_page() -> None:
+    servers = (IceServer("turn:127.0.0.1:9"),)
+    async with in_process(ice_servers=servers, turn_secret="north", relay_only=True) as served:
+        demos = [(await served.client.get("/api/demo")).json() for _ in range(2)]
+    one, two = (demo["ice_servers"][0] for demo in demos)
+    assert one["urls"] == "turn:127.0.0.1:9" and one["credential"] != two["credential"]
+    assert demos[0]["ice_transport_policy"] == "relay"
+
+
+async def test_the_route_of_viewers_is_found_out_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "realtime_engine")
+    async with in_process(public_address="203.0.113.5") as served:
+        await until(lambda: served.runtime.route)
+        demo = (await served.client.get("/api/demo")).json()
+    assert demo["webrtc_route"] == "public"
+    assert [record.getMessage() for record in caplog.records if "WebRTC:" in record.message] == [
+        f"WebRTC: {served.runtime.route}"
+    ]

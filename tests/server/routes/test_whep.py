@@ -5,9 +5,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import httpx
+import pytest
 
 from realtime_engine.infra.webrtc import IceServer, WebRtcReceiver
 
+from ...infra.webrtc.free_ports import free_ports
 from ..support import HELD, Place, colour, message, over_http, until
 
 SDP = {"Content-Type": "application/sdp"}
@@ -129,3 +131,29 @@ async def test_one_session_has_a_bounded_number_of_viewers() -> None:
         assert again.status_code == 201
         for receiver in receivers:
             await receiver.close()
+
+
+async def test_a_viewer_gets_credentials_of_its_own() -> None:
+    async with over_http(ice_servers=(IceServer("turn:127.0.0.1:9"),), turn_secret="north") as served:
+        async with viewing(await served.take()) as (_, answer):
+            viewer_id = answer.headers["location"].rpartition("/")[2]
+            assert f':{viewer_id}"; credential="' in answer.headers["link"]
+
+
+async def test_viewers_keep_to_the_ports_and_one_too_many_is_told_to_come_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("aioice.ice.get_host_addresses", lambda **_: ["127.0.0.1"])
+    ports = free_ports(1)
+    async with over_http(udp_ports=str(ports)) as served:
+        await until(lambda: served.runtime.route)
+        place = await served.take()
+        async with viewing(place) as (receiver, answer):
+            await receiver.next_frame()
+            assert f" 127.0.0.1 {ports.first} typ host" in answer.text
+            other = WebRtcReceiver()
+            refused = await place.request("POST", "whep", content=await other.offer(), headers=SDP)
+            await other.close()
+            assert refused.status_code == 503 and refused.headers["retry-after"]
+            assert refused.json()["type"].endswith(":no-webrtc")
+            assert "free UDP port" in refused.json()["detail"]

@@ -17,12 +17,15 @@ from .ingest import PublisherEnd, PublisherPeer
 from .intake import Picture
 from .liveness import Patience
 from .peer import CloseReason, ViewerPeer
+from .ports import UdpPorts
 from .receiver import ReceivedFrame, WebRtcReceiver
+from .route import Route, RouteKind, find_route
 from .shared import SharedVideo
 from .source import FrameSource, FrameSubscription
 from .stream import StreamStats
 from .tiers import Tier
 from .track import SentFrame
+from .turn import TurnSecret
 from .viewer import EncodedFrame, Loss, StreamEnded, VideoViewer
 
 __all__ = [
@@ -49,7 +52,11 @@ __all__ = [
     "PublisherPeer",
     "ReceivedFrame",
     "SentFrame",
+    "Route",
+    "RouteKind",
     "SharedVideo",
+    "TurnSecret",
+    "UdpPorts",
     "StreamEnded",
     "StreamStats",
     "Tier",
@@ -61,6 +68,7 @@ __all__ = [
     "choose_encoders",
     "create_encoder",
     "default_bitrate",
+    "find_route",
     "frame_message",
     "parse_frame_message",
 ]

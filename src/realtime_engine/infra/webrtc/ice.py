@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ipaddress
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aiortc import RTCConfiguration, RTCIceCandidate, RTCIceServer, RTCPeerConnection
 from aiortc.rtcicetransport import parse_stun_turn_uri
 from aiortc.sdp import candidate_from_sdp
 
+from .advertising import advertise, check_public_address, hide_related_addresses
 from .errors import BadCandidateError
 from .internals import bound_gathering
+from .ports import UdpPorts
+from .turn import TurnSecret
 
 _MOST_CANDIDATES = 64
 _CANDIDATE = "a=candidate:"
@@ -24,7 +28,7 @@ class IceServer:
 
     url: str
     username: str | None = None
-    credential: str | None = None
+    credential: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         try:
@@ -35,6 +39,11 @@ class IceServer:
                 f"got {self.url!r} ({error})"
             ) from error
 
+    @property
+    def is_turn(self) -> bool:
+        """Whether it relays."""
+        return self.url.startswith("turn")
+
 
 @dataclass(frozen=True)
 class IceConfig:
@@ -43,23 +52,69 @@ class IceConfig:
     Attributes:
         servers: aiortc uses the first STUN and the first TURN server.
         gather_deadline_s: how long an answer waits for those servers, in seconds.
+        turn_secret: makes credentials for TURN servers that were given none.
+        relay_only: offer addresses of the TURN server and no others.
+        udp_ports: where to take ports; by default the system chooses.
+        public_address: offered in place of this machine's own addresses, as behind a NAT.
+
+    Raises:
+        ValueError: the settings do not go together.
     """
 
     servers: Sequence[IceServer] = ()
     gather_deadline_s: float = 0.5
+    turn_secret: TurnSecret | None = None
+    relay_only: bool = False
+    udp_ports: UdpPorts | None = None
+    public_address: str | None = None
+
+    def __post_init__(self) -> None:
+        relays = [server for server in self.servers if server.is_turn]
+        for server in relays:
+            if self.turn_secret is None and (server.username is None or server.credential is None):
+                raise ValueError(f"{server.url!r} needs a user and a password, or a turn_secret to make them from")
+        if self.turn_secret is not None and all(server.username is not None for server in relays):
+            raise ValueError("turn_secret is for a TURN server without a user of its own among ice_servers")
+        if self.relay_only and not relays:
+            raise ValueError("relay_only needs a TURN server among ice_servers, such as turn:turn.example.org:3478")
+        if self.public_address is not None:
+            check_public_address(self.public_address)
+
+    def servers_for(self, user: str) -> tuple[IceServer, ...]:
+        """The servers with credentials for ``user``, made now where they are made at all."""
+        return tuple(self._with_credentials(server, user) for server in self.servers)
 
     def connection(self) -> RTCPeerConnection:
         """A new connection that uses these servers and no others."""
-        servers = [RTCIceServer(s.url, username=s.username, credential=s.credential) for s in self.servers]
+        servers = [
+            RTCIceServer(s.url, username=s.username, credential=s.credential) for s in self.servers_for("server")
+        ]
         return RTCPeerConnection(RTCConfiguration(iceServers=servers))
 
     def bound(self, connection: RTCPeerConnection) -> None:
-        """Hold the gathering of ``connection`` to the deadline; call it before a local description is set."""
+        """Hold the gathering of ``connection`` to these settings; call it before a local description is set."""
         transports = {transceiver.sender.transport for transceiver in connection.getTransceivers()}
         if connection.sctp is not None:
             transports.add(connection.sctp.transport)
         for transport in transports:
-            bound_gathering(transport.transport.iceGatherer, self.gather_deadline_s)
+            bound_gathering(
+                transport.transport.iceGatherer,
+                self.gather_deadline_s,
+                relay_only=self.relay_only,
+                ports=self.udp_ports,
+            )
+
+    def describe(self, connection: RTCPeerConnection) -> str:
+        """The local description of ``connection`` as the other side shall have it."""
+        sdp: str = connection.localDescription.sdp
+        if self.relay_only:
+            sdp = hide_related_addresses(sdp)
+        return sdp if self.public_address is None else advertise(sdp, self.public_address)
+
+    def _with_credentials(self, server: IceServer, user: str) -> IceServer:
+        if self.turn_secret is None or not server.is_turn or server.username is not None:
+            return server
+        return IceServer(server.url, *self.turn_secret.credentials(user, time.time()))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import functools
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import Any
 
 from aiortc import RTCPeerConnection, RTCRtpReceiver, RTCRtpSender, RTCRtpTransceiver, rtp
@@ -22,6 +23,7 @@ from aiortc.jitterbuffer import JitterFrame
 from aiortc.rtcicetransport import RTCIceGatherer
 from aiortc.rtcrtpparameters import RTCRtpHeaderExtensionParameters
 
+from .ports import UdpPorts, binding_within
 from .reassembly import Picture
 
 logger = logging.getLogger(__name__)
@@ -211,20 +213,30 @@ def extend_headers(transceiver: RTCRtpTransceiver, extension_id: int, uri: str, 
     return True
 
 
-def bound_gathering(gatherer: RTCIceGatherer, deadline_s: float) -> None:
+def bound_gathering(
+    gatherer: RTCIceGatherer, deadline_s: float, *, relay_only: bool = False, ports: UdpPorts | None = None
+) -> None:
     """Give up STUN and TURN servers that have not answered by then; without any network, offer the loopback address.
 
-    aioice itself waits 5 s, and never offers loopback.
+    aioice itself waits 5 s, never offers loopback, and takes any port.
+
+    Args:
+        relay_only: gather from the TURN server alone.
+        ports: where sockets are bound.
     """
     connection = getattr(gatherer, "_connection", None)
     gather = getattr(connection, "get_component_candidates", None)
     if connection is None or not callable(gather):
-        _report_missing("get_component_candidates", "an unreachable STUN server delays viewers by 5 s")
+        _report_missing("get_component_candidates", "STUN may delay viewers by 5 s, any port and address is used")
         return
 
     async def gather_in_time(component: int, addresses: list[str], timeout: float = deadline_s) -> Any:
-        relay_only = not addresses and connection.turn_server is not None
-        return await gather(component, addresses if addresses or relay_only else _LOOPBACK, timeout=deadline_s)
+        if relay_only:
+            addresses = []
+        elif not addresses and connection.turn_server is None:
+            addresses = _LOOPBACK
+        with binding_within(ports) if ports is not None else nullcontext():
+            return await gather(component, addresses, timeout=deadline_s)
 
     connection.get_component_candidates = gather_in_time
 

@@ -13,11 +13,12 @@ class Patience:
 
     Attributes:
         connect_s: from the answer to the connection.
-        silence_s: from the first frame that it did not answer. Receivers report every second or so (RFC 3550).
+        silence_s: from the first frame that it did not answer. Receivers report every second or so (RFC 3550), and a
+            network that is gone for 5 s, as when a phone changes cells, should not end the connection.
     """
 
     connect_s: float = 15.0
-    silence_s: float = 4.0
+    silence_s: float = 6.0
 
     @property
     def poll_s(self) -> float:

@@ -206,7 +206,7 @@ class ViewerPeer:
             raise NoCandidatesError(
                 f"no socket for WebRTC ({error.strerror}): try again later, or use MJPEG"
             ) from error
-        self.answer = connection.localDescription.sdp
+        self.answer = ice.describe(connection)
         if "a=candidate:" not in self.answer:
             raise NoCandidatesError("no local address or free UDP port for WebRTC: try again later, or use MJPEG")
         self._watching = asyncio.create_task(self._watch(), name="watch a viewer")

@@ -94,7 +94,7 @@ class WebRtcReceiver:
         """The SDP offer, with this side's candidates."""
         self._ice.bound(self._connection)
         await self._connection.setLocalDescription(await self._connection.createOffer())
-        return self._connection.localDescription.sdp
+        return self._ice.describe(self._connection)
 
     async def accept(self, answer_sdp: str) -> None:
         """Use the server's answer. Errors: ``BadAnswerError``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import asdict
 from typing import Any
 
@@ -38,7 +39,9 @@ async def demo(request: Request) -> dict[str, Any]:
         "controls": described.controls.describe(),
         "required_context": list(described.required_context),
         "transports": list(TRANSPORTS),
-        "ice_servers": [_ice_server(server) for server in runtime.config.ice_servers],
+        "ice_servers": [_ice_server(server) for server in runtime.config.ice.servers_for(secrets.token_hex(4))],
+        "ice_transport_policy": "relay" if runtime.config.relay_only else "all",
+        "webrtc_route": None if runtime.route is None else runtime.route.kind.value,
         "page": _page(runtime),
     }
 

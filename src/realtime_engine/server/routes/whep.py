@@ -34,7 +34,7 @@ async def offer(request: Request, session: Owned) -> Response:
         raise over() from None
     headers = {"Location": f"{request.url.path}/{viewer_id}", "ETag": _etag(viewer_id), "Cache-Control": "no-store"}
     response = Response(peer.answer, 201, headers, media_type="application/sdp")
-    for link in ice_links(runtime_of(request).config):
+    for link in ice_links(runtime_of(request).config, viewer_id):
         response.headers.append("Link", link)
     return response
 
@@ -80,10 +80,10 @@ def _etag(viewer_id: str) -> str:
     return f'"{viewer_id}"'
 
 
-def ice_links(config: ServerConfig) -> list[str]:
-    """``Link`` headers that name the ICE servers (RFC 9725 section 4.6)."""
+def ice_links(config: ServerConfig, peer_id: str) -> list[str]:
+    """``Link`` headers that name the ICE servers (RFC 9725 section 4.6), with credentials for this peer."""
     links = []
-    for server in config.ice_servers:
+    for server in config.ice.servers_for(peer_id):
         link = f'<{server.url}>; rel="ice-server"'
         if server.username is not None:
             link += f'; username="{server.username}"; credential="{server.credential}"; credential-type="password"'

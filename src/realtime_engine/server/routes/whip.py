@@ -54,7 +54,7 @@ async def publish(request: Request, publishers: Taking) -> Response:
     location = f"{request.url.path}/{publisher_id}"
     headers = {"Location": location, "ETag": _etag(publisher_id), "Cache-Control": "no-store"}
     response = Response(peer.answer, 201, headers, media_type=_SDP)
-    for link in ice_links(runtime_of(request).config):
+    for link in ice_links(runtime_of(request).config, publisher_id):
         response.headers.append("Link", link)
     return response
 

@@ -1,0 +1,76 @@
+"""A real browser whose network goes away for a while."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if not os.environ.get("CI"):
+    for package in ("playwright", "aiortc", "fastapi", "typer"):
+        pytest.importorskip(package, reason=f"{package} is not installed: nothing is tested in a browser")
+    if shutil.which("chromium") is None:
+        pytest.skip("there is no chromium on the PATH: nothing is tested in a browser", allow_module_level=True)
+
+from playwright.sync_api import expect
+
+from ..browser import FLAGS
+from ..network import Network, network
+from .conftest import Opener
+from .maze import MazeServer
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Playwright
+
+pytestmark = pytest.mark.timeout(50)
+
+BLACKOUT_S = 5.0
+BUDGET_S = 2.0
+SLACK = 3  # the machine has other things to do
+
+
+@pytest.fixture
+def wire() -> Iterator[Network]:
+    with network() as made:
+        yield made
+
+
+@pytest.fixture
+def server(wire: Network) -> Iterator[MazeServer]:
+    with MazeServer(end=wire.server) as server:
+        yield server
+
+
+@pytest.fixture
+def browser(wire: Network, playwright: Playwright, chromium: str, tmp_path: Path) -> Iterator[Browser]:
+    """At the other end of the wire."""
+    script = tmp_path / "chromium"
+    script.write_text(f'#!/bin/sh\nexec {" ".join(wire.client.command(chromium))} "$@"\n')
+    script.chmod(0o755)
+    browser = playwright.chromium.launch(executable_path=script, args=FLAGS)
+    yield browser
+    browser.close()
+
+
+def test_the_picture_goes_on_soon_after_the_network_is_back(
+    wire: Network, server: MazeServer, visit: Opener, capsys: pytest.CaptureFixture[str]
+) -> None:
+    walker = visit(server).until_live()
+    with wire.blackout():
+        time.sleep(BLACKOUT_S)
+        frames = walker.page.evaluate("sight.frames")
+    begun = time.monotonic()
+    walker.page.wait_for_function("frames => sight.frames > frames + 1", arg=frames)
+    took_s = time.monotonic() - begun
+    with capsys.disabled():
+        print(f"\nChromium: the picture is back {took_s:.2f} s after a blackout of {BLACKOUT_S:.0f} s")  # noqa: T201
+    expect(walker.page.locator("#video")).to_be_visible()
+    walker.keep("start")
+    with walker.holding("KeyE"):
+        walker.until_elsewhere("start")
+    assert took_s < SLACK * BUDGET_S

@@ -1,0 +1,49 @@
+"""A real browser that is told to come by the TURN server and no other way."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+
+if not os.environ.get("CI"):
+    for package in ("playwright", "aiortc", "fastapi", "typer"):
+        pytest.importorskip(package, reason=f"{package} is not installed: nothing is tested in a browser")
+    for program in ("chromium", "turnserver"):
+        if shutil.which(program) is None:
+            pytest.skip(f"there is no {program} on the PATH: nothing is relayed", allow_module_level=True)
+
+from playwright.sync_api import expect
+
+from ..coturn import coturn
+from .conftest import Opener
+from .maze import MazeServer
+
+pytestmark = pytest.mark.timeout(30)
+
+KEEP_CONNECTIONS = """(() => {
+  window.connections = [];
+  window.RTCPeerConnection = class extends RTCPeerConnection {
+    constructor(...given) {
+      super(...given);
+      window.connections.push(this);
+    }
+  };
+})()"""
+SELECTED = """async () => {
+  const report = [...(await window.connections.at(-1).getStats()).values()];
+  const pair = report.find((entry) => entry.type === "candidate-pair" && entry.nominated);
+  const typeOf = (id) => report.find((entry) => entry.id === id).candidateType;
+  return [typeOf(pair.localCandidateId), typeOf(pair.remoteCandidateId)];
+}"""
+
+
+def test_both_sides_come_by_the_relay_with_credentials_made_for_them(chromium: str, visit: Opener) -> None:
+    with coturn("--use-auth-secret", "--static-auth-secret=north") as turn:
+        flags = ["--ice-server", turn.url, "--turn-secret", "north", "--relay-only"]
+        with MazeServer(*flags) as server:
+            walker = visit(server, script=KEEP_CONNECTIONS).until_live()
+            expect(walker.page.locator("#video")).to_be_visible()
+            assert walker.page.evaluate(SELECTED) == ["relay", "relay"]
+            walker.page.context.close()

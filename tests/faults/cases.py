@@ -1,0 +1,89 @@
+"""What each fault of the network does to the picture, measured against its budget."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ..network import Network
+from .scene import gaps_s, median_delay_s, scene
+
+_BITRATE = 1_500_000
+_STEADY_S = 1.0
+_SETTLED_S = 3.0
+_BLACKOUT_S = 5.0
+_NARROW_KBIT = 1000
+_DELAY_MS = 50
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number and the most that it may be."""
+
+    what: str
+    value: float
+    budget: float
+
+    def __str__(self) -> str:
+        return f"{self.what:46} {self.value:8.3f}  budget {self.budget:.3f}"
+
+
+def loss(network: Network, codec: str, probability: float, delay_ms: int = 0) -> list[Measure]:
+    """Packets are lost for three seconds: the picture is never away for long."""
+    with scene(network, codec=codec, bitrate=_BITRATE, delay_ms=delay_ms) as playing:
+        time.sleep(_STEADY_S)
+        with network.loss(probability):
+            begun = time.monotonic()
+            time.sleep(3.0)
+            ended = time.monotonic()
+        pictures = playing.seen(begun, ended)
+    thirds = [[p for p in pictures if begun + i <= p.at_s < begun + i + 1] for i in range(3)]
+    delays = [median_delay_s(third) if third else float("inf") for third in thirds]
+    return [
+        Measure("longest time without a right picture, s", max(gaps_s(pictures, begun, ended)), 0.25 + delay_ms / 500),
+        Measure("growth of the delay from the 1st to the 3rd s, s", delays[2] - delays[0], 0.05),
+    ]
+
+
+def bottleneck(network: Network, codec: str) -> list[Measure]:
+    """The way to the viewer narrows to 1 Mb/s, which 1.5 Mb/s must follow."""
+    with scene(network, codec=codec, bitrate=_BITRATE) as playing:
+        time.sleep(_STEADY_S)
+        with network.limit(_NARROW_KBIT):
+            begun = time.monotonic()
+            time.sleep(_SETTLED_S + 2.0)
+            settled = begun + _SETTLED_S
+            rate = playing.sent_rate(settled, settled + 2.0)
+            earlier, later = (playing.seen(settled + i, settled + i + 1) for i in range(2))
+    delays = [median_delay_s(pictures) if pictures else float("inf") for pictures in (earlier, later)]
+    return [
+        Measure("sent rate 3 s after the step, share off 1 Mb/s", abs(rate / (1000 * _NARROW_KBIT) - 1), 0.30),
+        Measure("delay from then on, s", delays[1], 0.25),
+        Measure("its growth in a second, s", delays[1] - delays[0] if earlier else float("inf"), 0.05),
+    ]
+
+
+def blackout(network: Network, codec: str) -> list[Measure]:
+    """Nothing passes for five seconds."""
+    with scene(network, codec=codec, bitrate=_BITRATE) as playing:
+        time.sleep(_STEADY_S)
+        with network.blackout():
+            time.sleep(_BLACKOUT_S)
+        ended = time.monotonic()
+        picture = playing.wait_for_picture(ended)
+        time.sleep(0.5)
+        delay = median_delay_s(playing.seen(picture.at_s, picture.at_s + 0.5))
+    return [
+        Measure("until the picture is back, s", picture.at_s - ended, 2.0),
+        Measure("delay from then on, s", delay, 0.25),
+    ]
+
+
+CASES: Mapping[str, Callable[[Network, str], list[Measure]]] = {
+    "2 % loss": lambda network, codec: loss(network, codec, 0.02),
+    "10 % loss": lambda network, codec: loss(network, codec, 0.10),
+    "50 ms each way, 2 % loss": lambda network, codec: loss(network, codec, 0.02, _DELAY_MS),
+    "1 Mb/s bottleneck": bottleneck,
+    "5 s blackout": blackout,
+}

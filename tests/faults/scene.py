@@ -1,0 +1,169 @@
+"""A server and a viewer at the two ends of a bad network, and what became of the pictures between them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..network import End, Network
+from .scene_picture import expected_thumbnail
+
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+PORT, RELAY_PORT = 50_000, 51_000
+_PATIENCE_S = 15.0
+_MOST_WRONG = 25
+_NS = 1e9
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A picture as the viewer saw it.
+
+    Attributes:
+        at_s: when, on the clock of :func:`time.monotonic`.
+        delay_s: how long after it was shown.
+        is_right: whether it is the picture that was sent.
+    """
+
+    at_s: float
+    delay_s: float
+    is_right: bool
+
+
+class Process:
+    """A module of the tests at one end of the network; what it prints are JSON lines."""
+
+    def __init__(self, end: End, module: str, *arguments: str) -> None:
+        command = end.command(sys.executable, "-W", "ignore", "-m", f"tests.{module}", *arguments)
+        self.records: list[dict[str, Any]] = []
+        self._errors: list[str] = []
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        self._process = subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, text=True, **pipes)
+        self._readers = [
+            threading.Thread(target=self._read, args=(stream, take), daemon=True)
+            for stream, take in ((self._process.stdout, self._take), (self._process.stderr, self._errors.append))
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def tell(self, message: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(message) + "\n")
+        self._process.stdin.flush()
+
+    def wait_for(self, *names: str) -> dict[str, Any]:
+        """The first record with one of these members."""
+        return self.until(lambda: next((record for record in self.records if set(names) & set(record)), None))
+
+    def until(self, condition: Callable[[], Any]) -> Any:
+        deadline = time.monotonic() + _PATIENCE_S
+        while not (found := condition()):
+            running = self._process.poll() is None or any(reader.is_alive() for reader in self._readers)
+            assert running and time.monotonic() < deadline, f"never came; it said {''.join(self._errors)[-2000:]}"
+            time.sleep(0.005)
+        return found
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait(_PATIENCE_S)
+        for reader in self._readers:
+            reader.join(_PATIENCE_S)
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            assert stream is not None
+            with contextlib.suppress(BrokenPipeError):
+                stream.close()
+
+    def _take(self, line: str) -> None:
+        self.records.append(json.loads(line) if line.startswith("{") else {line.strip(): True})
+
+    def _read(self, stream: Any, take: Callable[[str], None]) -> None:
+        for line in stream:
+            take(line)
+
+
+class Scene:
+    """Made by :func:`scene`."""
+
+    def __init__(self, server: Process, viewer: Process) -> None:
+        self._server = server
+        self._viewer = viewer
+
+    def seen(self, begin_s: float = 0.0, end_s: float = float("inf")) -> list[Seen]:
+        """The pictures that came in a time, oldest first."""
+        sent = {r["rtp"]: r for r in self._server.records if "seq" in r}
+        came = [r for r in self._viewer.records if "thumbnail" in r and begin_s <= r["t"] / _NS < end_s]
+        return [_seen(record, sent[record["rtp"]]) for record in came if record["rtp"] in sent]
+
+    def sent_rate(self, begin_s: float, end_s: float) -> float:
+        """Bits per second that the server sent in a time."""
+        reports = [r for r in self._server.records if "sent_bytes" in r and begin_s <= r["t"] / _NS <= end_s]
+        first, last = reports[0], reports[-1]
+        return 8 * (last["sent_bytes"] - first["sent_bytes"]) / ((last["t"] - first["t"]) / _NS)
+
+    def is_over(self) -> bool:
+        """Whether an end has given the other up."""
+        return any({"closed", "lost"} & set(record) for record in self._server.records + self._viewer.records)
+
+    def wait_for_picture(self, after_s: float) -> Seen:
+        """The first right picture that came after ``after_s``."""
+        found: Seen = self._viewer.until(lambda: next((s for s in self.seen(after_s) if s.is_right), None))
+        return found
+
+
+@contextlib.contextmanager
+def scene(
+    network: Network, *, delay_ms: int = 0, jitter_ms: int = 0, codec: str = "VP8", **options: Any
+) -> Iterator[Scene]:
+    """The scene, playing; with a delay, each way goes through a relay."""
+    with contextlib.ExitStack() as undo:
+
+        def begin(end: End, module: str, *arguments: str) -> Process:
+            process = Process(end, module, *arguments)
+            undo.callback(process.end)
+            return process
+
+        settings = {"codec": codec, "udp_ports": str(PORT), **options}
+        server = begin(network.server, "faults.scene_server", json.dumps(settings))
+        viewer = begin(network.client, "faults.scene_viewer", codec)
+        if delay_ms:
+            ends = [f"{network.server.address}:{port}" for port in (RELAY_PORT, PORT)]
+            begin(network.server, "delay_relay", *ends, str(delay_ms), str(jitter_ms)).wait_for("ready")
+        offer = viewer.wait_for("offer")["offer"]
+        server.tell(_without_candidates(offer) if delay_ms else offer)
+        answer = server.wait_for("answer")["answer"]
+        viewer.tell(re.sub(rf"(a=candidate:.*) {PORT} typ", rf"\1 {RELAY_PORT} typ", answer) if delay_ms else answer)
+        playing = Scene(server, viewer)
+        playing.wait_for_picture(0.0)
+        yield playing
+
+
+def gaps_s(pictures: Sequence[Seen], begin_s: float, end_s: float) -> list[float]:
+    """How long each right picture stayed until the next one came, the ends of the time counted in."""
+    moments = [begin_s, *(picture.at_s for picture in pictures if picture.is_right), end_s]
+    return [after - before for before, after in zip(moments, moments[1:], strict=False)]
+
+
+def median_delay_s(pictures: Sequence[Seen]) -> float:
+    return statistics.median(picture.delay_s for picture in pictures)
+
+
+def _seen(came: dict[str, Any], sent: dict[str, Any]) -> Seen:
+    wrong = max(abs(a - b) for a, b in zip(came["thumbnail"], expected_thumbnail(sent["seq"]), strict=True))
+    return Seen(came["t"] / _NS, (came["t"] - sent["shown"]) / _NS, wrong <= _MOST_WRONG)
+
+
+def _without_candidates(sdp: str) -> str:
+    """So that the server answers to where it hears the viewer from."""
+    return "\r\n".join(line for line in sdp.splitlines() if not line.startswith("a=candidate")) + "\r\n"

@@ -1,0 +1,102 @@
+"""Serves one viewer the scene, in a process of its own: reads an offer, prints the answer and what it sends.
+
+The argument is JSON: ``codec``, ``bitrate``, ``udp_ports``, ``relay_only`` and ``servers`` (url, user, password each).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sys
+import time
+from typing import Any
+
+from realtime_engine.infra.frame import Frame, FrameId
+from realtime_engine.infra.webrtc import (
+    Codec,
+    IceConfig,
+    IceServer,
+    NoCandidatesError,
+    SharedVideo,
+    UdpPorts,
+    ViewerPeer,
+)
+
+from ..infra.webrtc.support import FakeSource
+from .scene_picture import FPS, ScenePictures
+
+_REPORT_S = 0.1
+
+
+def say(**record: Any) -> None:
+    sys.stdout.write(json.dumps(record) + "\n")
+    sys.stdout.flush()
+
+
+async def show(source: FakeSource) -> None:
+    """A picture each frame interval; its identity says when it was shown."""
+    pictures = ScenePictures()
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    number = 0
+    while True:
+        shown = time.monotonic_ns()
+        source.show(Frame(pictures[number], FrameId("scene", 1, number, 0, str(shown))))
+        number += 1
+        await asyncio.sleep(begun + number / FPS - loop.time())
+
+
+async def report(peer: ViewerPeer) -> None:
+    while True:
+        stats = await peer._sender.getStats()
+        sent = sum(entry.bytesSent for entry in stats.values() if entry.type == "transport")
+        say(sent_bytes=sent, t=time.monotonic_ns())
+        await asyncio.sleep(_REPORT_S)
+
+
+def note_sent(rtp: int, frame_id: FrameId) -> None:
+    """Instead of telling the viewer, whose data channel suffers with the rest."""
+    say(rtp=rtp, seq=frame_id.seq, shown=int(frame_id.action_id or 0))
+
+
+async def main(options: dict[str, Any]) -> None:
+    ports = options.get("udp_ports")
+    ice = IceConfig(
+        [IceServer(*server) for server in options.get("servers", ())],
+        relay_only=options.get("relay_only", False),
+        udp_ports=ports and UdpPorts.parse(ports),
+    )
+    source = FakeSource()
+    video = SharedVideo(source, fps=FPS, bitrate=options.get("bitrate"))
+    say(ready=True)
+    lines = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    offer = json.loads(await lines.readline())
+    begun = time.monotonic()
+    codecs = [Codec[options.get("codec", "VP8")]]
+    closed = asyncio.Event()
+    try:
+        peer = await ViewerPeer.accept(
+            offer,
+            source=video,
+            on_controls=lambda text: [text],
+            on_closed=lambda reason: (say(closed=reason.value), closed.set())[0],
+            codecs=codecs,
+            ice=ice,
+            message=note_sent,
+        )
+    except NoCandidatesError as error:
+        say(refused=str(error), took_s=time.monotonic() - begun)
+        return
+    say(answer=peer.answer, took_s=time.monotonic() - begun)
+    tasks = [asyncio.create_task(show(source)), asyncio.create_task(report(peer))]
+    await lines.read()  # until the test is over
+    for task in tasks:
+        task.cancel()
+    await peer.close()
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.WARNING)
+    asyncio.run(main(json.loads(sys.argv[1])))

@@ -1,0 +1,35 @@
+"""Watches the scene, in a process of its own: prints an offer, reads the answer, and then a thumbnail a picture."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sys
+from typing import Any
+
+from realtime_engine.infra.webrtc import Codec, PeerClosedError, WebRtcReceiver
+
+from .scene_picture import thumbnail
+
+
+def say(**record: Any) -> None:
+    sys.stdout.write(json.dumps(record) + "\n")
+    sys.stdout.flush()
+
+
+async def main(codec: str) -> None:
+    receiver = WebRtcReceiver(codecs=[Codec[codec]])
+    say(offer=await receiver.offer())
+    await receiver.accept(json.loads(await asyncio.to_thread(sys.stdin.readline)))
+    try:
+        while True:
+            frame = await receiver.next_frame()
+            say(rtp=frame.rtp, t=frame.received_ns, thumbnail=thumbnail(frame.luma()))
+    except PeerClosedError as error:
+        say(lost=str(error))
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.WARNING)
+    asyncio.run(main(sys.argv[1]))

@@ -1,0 +1,121 @@
+"""Video through a real TURN server, where neither side shows the other an address of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from realtime_engine.infra.webrtc import (
+    IceConfig,
+    IceServer,
+    NoCandidatesError,
+    RouteKind,
+    TurnSecret,
+    ViewerPeer,
+    WebRtcReceiver,
+    find_route,
+)
+
+from ...coturn import Coturn, coturn
+from .support import FakeSource, Player, shared
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def with_users() -> Iterator[Coturn]:
+    with coturn("--user=ann:pass") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def with_secret() -> Iterator[Coturn]:
+    """With the options of the compose file, but for its ports."""
+    composed = yaml.safe_load((ROOT / "docker" / "compose.turn.yml").read_text())
+    options = [_substituted(option, TURN_SECRET="north", PUBLIC_ADDRESS="127.0.0.1") for option in _command(composed)]
+    assert "--static-auth-secret=north" in options and "--allowed-peer-ip=127.0.0.1" in options
+    with coturn(*options) as server:
+        yield server
+
+
+def _command(composed: dict[str, Any]) -> list[str]:
+    options: list[str] = composed["services"]["turn"]["command"]
+    return [option for option in options if "-port=" not in option and not option.startswith("--log-file")]
+
+
+def _substituted(option: str, **variables: str) -> str:
+    """As compose does it: ``${NAME:?why}`` and ``${NAME:-default}``, innermost first."""
+    while found := re.search(r"\$\{(\w+)(?::([?-])([^${}]*))?\}", option):
+        name, _, default = found.groups()
+        option = option.replace(found[0], variables.get(name, default or ""))
+    return option
+
+
+@asynccontextmanager
+async def relayed(source: FakeSource, server_side: IceConfig, viewer_side: IceConfig) -> AsyncIterator[WebRtcReceiver]:
+    receiver = WebRtcReceiver(ice=viewer_side)
+    peer = None
+    try:
+        offer = await receiver.offer()
+        peer = await ViewerPeer.accept(offer, source=shared(source), on_controls=lambda text: [text], ice=server_side)
+        for description in (offer, peer.answer):
+            candidates = [line for line in description.splitlines() if line.startswith("a=candidate")]
+            assert candidates and all(" typ relay raddr 0.0.0.0 rport 9" in line for line in candidates)
+        await receiver.accept(peer.answer)
+        yield receiver
+    finally:
+        await receiver.close()
+        if peer is not None:
+            await peer.close()
+
+
+async def test_video_and_controls_go_through_the_relay_alone(with_users: Coturn) -> None:
+    ice = IceConfig([IceServer(with_users.url, "ann", "pass")], relay_only=True)
+    source = FakeSource()
+    async with Player(source), relayed(source, ice, ice) as receiver:
+        for _ in range(3):
+            await receiver.next_frame()
+        await receiver.channel_open()
+        receiver.send("hello")
+        assert await receiver.next_message() == "hello"
+
+
+async def test_credentials_of_a_shared_secret_are_taken(with_secret: Coturn) -> None:
+    """This side's are made where it connects, the viewer's where it is told of the servers."""
+    ice = IceConfig([IceServer(with_secret.url)], turn_secret=TurnSecret("north"), relay_only=True)
+    told = IceConfig(ice.servers_for("viewer"), relay_only=True)
+    source = FakeSource()
+    async with Player(source), relayed(source, ice, told) as receiver:
+        await receiver.next_frame()
+
+
+@pytest.mark.parametrize("secret", [TurnSecret("south"), TurnSecret("north", lifetime_s=-10)], ids=["wrong", "expired"])
+async def test_other_credentials_are_refused_and_the_viewer_is_told(with_secret: Coturn, secret: TurnSecret) -> None:
+    receiver = WebRtcReceiver()
+    ice = IceConfig([IceServer(with_secret.url)], turn_secret=secret, relay_only=True)
+    with pytest.raises(NoCandidatesError, match="MJPEG"):
+        await ViewerPeer.accept(
+            await receiver.offer(), source=shared(FakeSource()), on_controls=lambda text: [], ice=ice
+        )
+    await receiver.close()
+
+
+async def test_the_route_is_told(with_users: Coturn) -> None:
+    turn = IceServer(with_users.url, "ann", "pass")
+    stun = IceServer(f"stun:127.0.0.1:{with_users.port}")
+    assert (await find_route(IceConfig([turn]))).kind is RouteKind.RELAY
+    refused = await find_route(IceConfig([IceServer(turn.url, "ann", "wrong")], relay_only=True))
+    assert (refused.kind, refused.silent) == (RouteKind.NONE, (turn.url,))
+    assert (await find_route(IceConfig([stun, turn], relay_only=True))).silent == ()
+
+
+async def test_an_address_as_a_stun_server_sees_it_is_told(with_users: Coturn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aioice.ice.get_host_addresses", lambda **_: ["127.0.0.1"])
+    route = await find_route(IceConfig([IceServer(f"stun:127.0.0.1:{with_users.port}")]))
+    assert (route.kind, route.silent) == (RouteKind.REFLEXIVE, ())

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from realtime_engine.infra.webrtc import IceConfig, IceServer, RouteKind, find_route
+
+UNREACHABLE = "192.0.2.254:9"
+
+
+@pytest.fixture
+def addresses(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """This machine's own, for the test to choose; loopback stands for one that others reach."""
+    chosen = ["127.0.0.1"]
+    monkeypatch.setattr("aioice.ice.get_host_addresses", lambda **_: chosen)
+    return chosen
+
+
+async def test_a_machine_without_a_network_serves_itself(addresses: list[str]) -> None:
+    addresses.clear()
+    route = await find_route(IceConfig())
+    assert (route.kind, route.addresses) == (RouteKind.LOOPBACK, ("127.0.0.1",))
+    assert str(route) == "viewers on this machine only (127.0.0.1)"
+
+
+async def test_a_network_address_serves_the_network_unless_the_page_is_for_this_machine_alone() -> None:
+    route = await find_route(IceConfig())
+    if route.kind is RouteKind.LOOPBACK:
+        pytest.skip("this machine has no network")
+    assert route.kind is RouteKind.LAN and not route.silent
+    assert (await find_route(IceConfig(), page_on_loopback=True)).kind is RouteKind.LOOPBACK
+
+
+async def test_a_public_address_is_named(addresses: list[str]) -> None:
+    route = await find_route(IceConfig(public_address="203.0.113.5"))
+    assert (route.kind, route.addresses) == (RouteKind.PUBLIC, ("203.0.113.5",))
+
+
+async def test_servers_that_do_not_answer_are_named(addresses: list[str]) -> None:
+    servers = [IceServer(f"stun:{UNREACHABLE}"), IceServer(f"turn:{UNREACHABLE}", "a", "b")]
+    route = await find_route(IceConfig(servers, gather_deadline_s=0.05))
+    assert route.kind is RouteKind.LOOPBACK
+    assert str(route).endswith(f"; turn:{UNREACHABLE} gave no address; stun:{UNREACHABLE} gave no address")
+
+
+async def test_without_the_relay_there_is_no_route_where_it_is_the_only_one() -> None:
+    ice = IceConfig([IceServer(f"turn:{UNREACHABLE}", "a", "b")], relay_only=True, gather_deadline_s=0.05)
+    route = await find_route(ice)
+    assert (route.kind, route.addresses, route.silent) == (RouteKind.NONE, (), (f"turn:{UNREACHABLE}",))
+    assert "MJPEG" in str(route)
+
+
+async def test_a_network_that_breaks_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(**_: bool) -> list[str]:
+        raise OSError("no interfaces")
+
+    monkeypatch.setattr("aioice.ice.get_host_addresses", broken)
+    assert (await find_route(IceConfig())).kind is RouteKind.NONE
+
+
+async def test_nothing_is_left_running() -> None:
+    before = asyncio.all_tasks()
+    await find_route(IceConfig())
+    assert asyncio.all_tasks() <= before
