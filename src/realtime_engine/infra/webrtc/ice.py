@@ -12,7 +12,7 @@ from aiortc.rtcicetransport import parse_stun_turn_uri
 from aiortc.sdp import candidate_from_sdp
 
 from .advertising import advertise, check_public_address, hide_related_addresses
-from .errors import BadCandidateError
+from .errors import BadCandidateError, NoCandidatesError
 from .internals import bound_gathering
 from .ports import UdpPorts
 from .turn import TurnSecret
@@ -103,6 +103,21 @@ class IceConfig:
                 relay_only=self.relay_only,
                 ports=self.udp_ports,
             )
+
+    async def answer(self, connection: RTCPeerConnection) -> str:
+        """Answer the offer that ``connection`` has, within these settings; the SDP is as the other side shall have it.
+
+        Errors: ``NoCandidatesError`` when this machine has no address to offer.
+        """
+        self.bound(connection)
+        try:
+            await connection.setLocalDescription(await connection.createAnswer())
+        except OSError as error:
+            raise NoCandidatesError(f"no socket for WebRTC ({error.strerror}): try again later") from error
+        sdp = self.describe(connection)
+        if _CANDIDATE not in sdp:
+            raise NoCandidatesError("no local address or free UDP port for WebRTC: try again later")
+        return sdp
 
     def describe(self, connection: RTCPeerConnection) -> str:
         """The local description of ``connection`` as the other side shall have it."""

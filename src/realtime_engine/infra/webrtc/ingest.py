@@ -18,7 +18,7 @@ from ..video_input import VideoInput
 from . import colours
 from .codecs import Codec, codec_capabilities
 from .colours import Colours, label, read_colours
-from .errors import BadCandidateError, BadOfferError, NoCandidatesError, PeerClosedError
+from .errors import BadCandidateError, BadOfferError, PeerClosedError
 from .ice import IceConfig, parse_fragment, to_candidate
 from .intake import Intake, Picture
 from .internals import close_connection
@@ -185,14 +185,7 @@ class PublisherPeer:
         extension = self._publication.colour_extension
         if extension is not None:
             hear_extension(self._transceiver, extension, colours.URI, self._hear_colours)
-        ice.bound(connection)
-        try:
-            await connection.setLocalDescription(await connection.createAnswer())
-        except OSError as error:
-            raise NoCandidatesError(f"no socket for WebRTC ({error.strerror}): try again later") from error
-        self.answer = self._publication.answer(connection.localDescription.sdp)
-        if "a=candidate:" not in self.answer:
-            raise NoCandidatesError("no local address or free UDP port for WebRTC: try again later")
+        self.answer = self._publication.answer(await ice.answer(connection))
         self._start(self._intake.run(), "convert received frames")
         self._start(self._watch(), "watch a publisher")
 

@@ -13,7 +13,7 @@ from ...core.clock import MONOTONIC, Clock
 from ..frame import FrameId
 from .codecs import DEFAULT_CODECS, Codec, codec_capabilities
 from .controls import ControlsChannel, OnControls
-from .errors import BadCandidateError, BadOfferError, NoCandidatesError, PeerClosedError
+from .errors import BadCandidateError, BadOfferError, PeerClosedError
 from .ice import IceConfig, parse_fragment, to_candidate
 from .identity import frame_message
 from .internals import close_connection, extend_headers
@@ -199,16 +199,7 @@ class ViewerPeer:
             raise BadOfferError(f"the SDP offer cannot be used: {error}") from error
         if self._offer.playout_extension is not None:
             extend_headers(self._transceiver, self._offer.playout_extension, URI, IMMEDIATELY)
-        ice.bound(connection)
-        try:
-            await connection.setLocalDescription(await connection.createAnswer())
-        except OSError as error:
-            raise NoCandidatesError(
-                f"no socket for WebRTC ({error.strerror}): try again later, or use MJPEG"
-            ) from error
-        self.answer = ice.describe(connection)
-        if "a=candidate:" not in self.answer:
-            raise NoCandidatesError("no local address or free UDP port for WebRTC: try again later, or use MJPEG")
+        self.answer = await ice.answer(connection)
         self._watching = asyncio.create_task(self._watch(), name="watch a viewer")
 
     async def _watch(self) -> None:
