@@ -36,6 +36,9 @@ class FakeViewer:
     def report_rate(self, bits_per_second: int) -> None:
         self.told.append(bits_per_second)
 
+    def report_round_trip(self, seconds: float) -> None:
+        self.told.append(f"{seconds} s")
+
     def report_missing(self, share: float) -> None:
         self.told.append(share)
 
@@ -50,7 +53,7 @@ def feedback(viewer: FakeViewer) -> Feedback:
     sent = SentPackets(ManualClock())
     for number in range(200):
         sent.note(number)
-    return Feedback(viewer, SSRC, sent)  # type: ignore[arg-type]
+    return Feedback(viewer, SSRC, sent, lambda report: report.dlsr or None)  # type: ignore[arg-type]
 
 
 def intra_request(*ssrcs: int) -> RtcpPsfbPacket:
@@ -88,6 +91,11 @@ def test_the_share_of_lost_packets_is_told(viewer: FakeViewer, feedback: Feedbac
     assert viewer.told == [0.25]
 
 
+def test_the_time_of_a_round_trip_is_told_if_it_is_known(viewer: FakeViewer, feedback: Feedback) -> None:
+    feedback.hear(RtcpRrPacket(ssrc=1, reports=[RtcpReceiverInfo(SSRC, 0, 0, 0, 0, 0, 7)]))
+    assert viewer.told == [0, "7 s"]
+
+
 def test_what_can_be_sent_again_is_left_to_the_sender(viewer: FakeViewer, feedback: Feedback) -> None:
     assert feedback.hear(nack(190, 195, 201)) == nack(190, 195)
     assert feedback.hear(nack(201)) is None
@@ -105,7 +113,7 @@ def test_a_number_beyond_the_last_is_the_first(viewer: FakeViewer, feedback: Fee
 
 
 def test_without_knowledge_of_what_was_sent_requests_are_passed_on(viewer: FakeViewer) -> None:
-    feedback = Feedback(viewer, SSRC, None)  # type: ignore[arg-type]
+    feedback = Feedback(viewer, SSRC, None, lambda report: None)  # type: ignore[arg-type]
     assert feedback.hear(nack(10)) == nack(10)
     goodbye = RtcpByePacket(sources=[1])
     assert feedback.hear(goodbye) is goodbye

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 
 import pytest
 from aiortc import RTCPeerConnection
-from aiortc.rtp import RTCP_PSFB_FIR, RTCP_PSFB_PLI, RtcpPsfbPacket, RtcpRrPacket, RtpPacket
+from aiortc.rtp import RTCP_PSFB_FIR, RTCP_PSFB_PLI, RtcpPsfbPacket, RtcpReceiverInfo, RtcpRrPacket, RtpPacket
 
 from realtime_engine.infra.webrtc import internals
+from realtime_engine.infra.webrtc.reassembly import Picture
 
 
 async def test_this_aiortc_has_every_private_name() -> None:
@@ -84,6 +86,35 @@ async def test_a_sender_takes_payloads_that_exist_already() -> None:
     await connection.close()
 
 
+async def test_a_receiver_decodes_what_is_made_of_its_packets() -> None:
+    connection = RTCPeerConnection()
+    receiver = connection.addTransceiver("video").receiver
+    codec = SimpleNamespace(name="VP8")
+    receiver._RTCRtpReceiver__codecs[96] = codec
+    pictures = [Picture(b"one", 2**32 - 90), Picture(b"two", 0), Picture(b"three", 90)]
+    assert internals.reassemble(receiver, lambda name, packet: (pictures, name == "VP8"))
+    stuck, last = receiver._RTCRtpReceiver__jitter_buffer.add(RtpPacket(payload_type=96))
+    queued = [receiver._RTCRtpReceiver__decoder_queue.get_nowait() for _ in range(2)]
+    assert [(kind, frame.data, frame.timestamp) for kind, frame in queued] == [(codec, b"one", 0), (codec, b"two", 90)]
+    assert stuck and last.data == b"three" and last.timestamp == 90  # the receiver itself maps that one
+    await connection.close()
+
+
+async def test_the_round_trip_ends_with_the_answer_to_the_last_report() -> None:
+    connection = RTCPeerConnection()
+    sender = connection.addTransceiver("video").sender
+    sender._RTCRtpSender__lsr = 77
+    sender._RTCRtpSender__lsr_time = time.time() - 3
+
+    def seconds(lsr: int, held_s: int) -> float | None:
+        return internals.round_trip(sender, RtcpReceiverInfo(1, 0, 0, 0, 0, lsr=lsr, dlsr=held_s * 65536))
+
+    assert seconds(77, 1) == pytest.approx(2, abs=0.5)
+    assert seconds(77, 99) == 0  # the clocks differ
+    assert seconds(76, 1) is None and seconds(77, 0) is None
+    await connection.close()
+
+
 def test_without_the_names_each_feature_is_left_out_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
     bare = object()
     internals._report_missing.cache_clear()
@@ -92,10 +123,12 @@ def test_without_the_names_each_feature_is_left_out_with_one_warning(caplog: pyt
         assert internals.watch_packets(SimpleNamespace(transport=bare), print) is False  # type: ignore[arg-type]
         assert internals.route_rtcp(SimpleNamespace(transport=bare), bool) is False  # type: ignore[arg-type]
         assert internals.take_payloads(bare, list) is False  # type: ignore[arg-type]
+        assert internals.reassemble(bare, None) is False  # type: ignore[arg-type]
+        assert internals.round_trip(bare, None) is None  # type: ignore[arg-type]
         assert internals.sent_timestamp(bare) is None  # type: ignore[arg-type]
         assert internals.received_timestamp(bare, 0) is None  # type: ignore[arg-type]
         internals.bound_gathering(bare, 0.5)  # type: ignore[arg-type]
         assert internals.extend_headers(SimpleNamespace(sender=bare), 7, "uri", b"") is False  # type: ignore[arg-type]
-    assert len(caplog.records) == 8
+    assert len(caplog.records) == 10
     assert all("this version of aiortc has no" in record.message for record in caplog.records)
     internals._report_missing.cache_clear()

@@ -12,8 +12,10 @@ class Link:
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.estimate = 500_000.0
+        self.round_trip = 0.05
 
     def receive(self, sent: int) -> int:
+        self.round_trip = 0.05 if sent <= self.capacity else 0.3
         if sent > self.capacity:
             self.estimate = 0.85 * self.capacity
         else:
@@ -41,7 +43,9 @@ class Room:
             self.clock.advance(1.0)
             for name, link in self.links.items():
                 sent = self.rate(name)
-                self.arbiter.hear_estimate(name, link.receive(sent), sent)
+                estimate = link.receive(sent)
+                self.arbiter.hear_round_trip(name, link.round_trip, sent)
+                self.arbiter.hear_estimate(name, estimate, sent)
             for name, tier in self.arbiter.decide(FULL).items():
                 self.moves.append((self.second, name, tier))
 
@@ -158,4 +162,5 @@ def test_reports_of_those_who_have_left_are_nothing() -> None:
     arbiter.leave("one")
     arbiter.hear_estimate("one", 1000, 1_000_000)
     arbiter.hear_loss("one", 0.5, 1_000_000)
+    arbiter.hear_round_trip("one", 0.5, 1_000_000)
     assert arbiter.decide(FULL) == {}

@@ -3,15 +3,18 @@
 A receiver's estimate (REMB, draft-alvestrand-rmcat-remb-03) says something only when it falls: it follows the rate that
 is received, up to 1.5 times that, so a low one may only mean that little was sent; or when it stays low although more
 is sent. From then on, the limit grows by itself: fast while far from the rate at which the connection was last full,
-slowly near it, as the window of CUBIC does (RFC 9438). Loss is judged as on the sender's side of Google Congestion
-Control (draft-ietf-rmcat-gcc-02, section 6).
+slowly near it, as the window of CUBIC does (RFC 9438); and not far beyond the estimate, which could not fall then,
+unless the round trip shows that nothing queues up. A round trip that gets long is congestion too. Loss is judged as on
+the sender's side of Google Congestion Control (draft-ietf-rmcat-gcc-02, section 6).
 """
 
 from __future__ import annotations
 
+from collections import deque
+
 from ...core.clock import NS_PER_S
 
-_HEADROOM = 0.9  # of an estimate: it counts headers and retransmissions too
+_HEADROOM = 0.95  # of an estimate: it counts headers and retransmissions too
 _BACK_OFF = 0.85  # what a receiver reports of the rate at which the connection was full
 _FALL = 0.97  # an estimate below this share of the highest since the last fall has fallen
 _NEAR = 1.2  # an estimate above this multiple of the sent rate falls because less is sent
@@ -19,7 +22,12 @@ _LOW, _STUCK, _STUCK_NS = 0.9, 1.04, NS_PER_S * 9 // 10  # below the sent rate, 
 _REST_NS = NS_PER_S  # for what has queued up
 _USED = 0.7  # a limit is tried out when this share of it is sent
 _KNEE = (0.9, 1.15)  # shares of the full rate between which growth is slow
+_SAME, _DOUBT = 0.12, 0.9
 _SLOW, _FAST = 0.1, 0.5  # growth in a second
+_BEYOND = 1.1  # times the estimate
+_NO_QUEUE_S, _LONG_QUEUE_S = 0.03, 0.15
+_QUEUE_KNOWN_NS = 5 * NS_PER_S // 2
+_LEAST_KNOWN_NS = 10 * NS_PER_S  # the way to the viewer may have become longer since
 _MUCH_LOSS, _LITTLE_LOSS = 0.1, 0.02
 _LOSS_RECOVERY = 1.08  # for each report
 
@@ -36,7 +44,8 @@ class Downlink:
         self._heard_ns: int | None = None
         self._highest = 0
         self._low: tuple[int, int] | None = None
-        self._full = 0.0
+        self._full = self._seemed_full = 0.0
+        self._round_trips: deque[tuple[int, float]] = deque()
         self._estimate_limit: float | None = None
         self._loss_limit: float | None = None
 
@@ -53,7 +62,7 @@ class Downlink:
         if stuck or bits_per_second < min(self._highest * _FALL, sent * _NEAR):
             self.congested_ns = now_ns
             self._highest = bits_per_second
-            self._full = bits_per_second / _BACK_OFF
+            self._learn_full(bits_per_second / _BACK_OFF)
             self._estimate_limit = bits_per_second * _HEADROOM
             return
         self._highest = max(self._highest, bits_per_second)
@@ -61,6 +70,8 @@ class Downlink:
             return
         if now_ns - (self.congested_ns or 0) >= _REST_NS:
             grown = self._grown(self._estimate_limit, min(now_ns - before_ns, NS_PER_S) / NS_PER_S, sent)
+            if not self._has_no_queue(now_ns):
+                grown = min(grown, bits_per_second * _BEYOND)
             self._estimate_limit = max(grown, bits_per_second * _HEADROOM)
 
     def hear_loss(self, now_ns: int, share: float, sent: int) -> None:
@@ -72,9 +83,38 @@ class Downlink:
         elif share < _LITTLE_LOSS and limit is not None:
             self._loss_limit = limit * _LOSS_RECOVERY
 
+    def hear_round_trip(self, now_ns: int, seconds: float, sent: int) -> None:
+        """The time of a round trip, which grows by what queues up on the way."""
+        round_trips = self._round_trips
+        round_trips.append((now_ns, seconds))
+        while round_trips[0][0] < now_ns - _LEAST_KNOWN_NS:
+            round_trips.popleft()
+        rests = self.congested_ns is not None and now_ns - self.congested_ns < 3 * _REST_NS // 2
+        if self._queue_s > _LONG_QUEUE_S and not rests:
+            self.congested_ns = now_ns
+            limit = sent if self._estimate_limit is None else min(self._estimate_limit, sent)
+            self._full = self._full or limit
+            self._estimate_limit = limit * _BACK_OFF
+
     def forget(self) -> None:
         """Drop every limit, to try a higher rate."""
         self._estimate_limit = self._loss_limit = None
+
+    def _learn_full(self, rate: float) -> None:
+        """The connection seemed full at ``rate``: a lower one than before is believed when it is seen twice."""
+        before, self._seemed_full = self._seemed_full, rate
+        seen_twice = abs(rate - before) < _SAME * before
+        self._full = rate if seen_twice else max(rate, self._full * _DOUBT)
+
+    @property
+    def _queue_s(self) -> float:
+        """By how much the last round trip was longer than the shortest."""
+        return self._round_trips[-1][1] - min(seconds for _, seconds in self._round_trips)
+
+    def _has_no_queue(self, now_ns: int) -> bool:
+        if not self._round_trips or now_ns - self._round_trips[-1][0] > _QUEUE_KNOWN_NS:
+            return False
+        return self._queue_s < _NO_QUEUE_S
 
     def _is_stuck(self, now_ns: int, estimate: int, sent: int) -> bool:
         """Whether it has been below the sent rate for a while and has not risen."""
@@ -85,7 +125,8 @@ class Downlink:
         if now_ns - low_ns < _STUCK_NS:
             return False
         self._low = (now_ns, estimate)
-        return estimate < low * _STUCK
+        lags = self._estimate_limit is not None and self._has_no_queue(now_ns)
+        return estimate < low * _STUCK and not lags
 
     def _grown(self, limit: float, seconds: float, sent: int) -> float:
         if sent < limit * _USED:

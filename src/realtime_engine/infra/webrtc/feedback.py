@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any
 
 from aiortc.rtp import (
@@ -11,6 +12,7 @@ from aiortc.rtp import (
     RTCP_PSFB_PLI,
     RTCP_RTPFB_NACK,
     RtcpPsfbPacket,
+    RtcpReceiverInfo,
     RtcpRrPacket,
     RtcpRtpfbPacket,
     RtcpSrPacket,
@@ -26,12 +28,20 @@ class Feedback:
 
     Args:
         sent: what the viewer was sent; ``None`` when that is not known, and each request is passed on.
+        round_trip: seconds of the round trip that ends with a receiver's report, ``None`` if it cannot be known.
     """
 
-    def __init__(self, viewer: VideoViewer, ssrc: int, sent: SentPackets | None) -> None:
+    def __init__(
+        self,
+        viewer: VideoViewer,
+        ssrc: int,
+        sent: SentPackets | None,
+        round_trip: Callable[[RtcpReceiverInfo], float | None],
+    ) -> None:
         self._viewer = viewer
         self._ssrc = ssrc
         self._sent = sent
+        self._round_trip = round_trip
 
     def hear(self, packet: Any) -> Any | None:
         """Take one packet; returns what the sender shall do with it itself, ``None`` for nothing."""
@@ -40,10 +50,16 @@ class Feedback:
         if isinstance(packet, (RtcpRrPacket, RtcpSrPacket)):
             for report in packet.reports:
                 if report.ssrc == self._ssrc:
-                    self._viewer.report_missing(report.fraction_lost / 256)
+                    self._hear_report(report)
         elif isinstance(packet, RtcpPsfbPacket):
             self._hear_picture(packet)
         return packet
+
+    def _hear_report(self, report: RtcpReceiverInfo) -> None:
+        self._viewer.report_missing(report.fraction_lost / 256)
+        seconds = self._round_trip(report)
+        if seconds is not None:
+            self._viewer.report_round_trip(seconds)
 
     def _hear_request(self, packet: RtcpRtpfbPacket) -> RtcpRtpfbPacket | None:
         """A generic NACK (RFC 4585). One that cannot be served is as good as the picture loss that would follow."""

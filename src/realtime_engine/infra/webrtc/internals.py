@@ -12,16 +12,19 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from typing import Any
 
 from aiortc import RTCPeerConnection, RTCRtpReceiver, RTCRtpSender, RTCRtpTransceiver, rtp
 from aiortc.codecs.base import Encoder
+from aiortc.jitterbuffer import JitterFrame
 from aiortc.rtcicetransport import RTCIceGatherer
 from aiortc.rtcrtpparameters import RTCRtpHeaderExtensionParameters
 
 from .ports import UdpPorts, binding_within
+from .reassembly import Picture
 
 logger = logging.getLogger(__name__)
 
@@ -30,8 +33,13 @@ _ICE_CHECK_S = 0.02
 _RTCP_HANDLER = "_handle_rtcp_packet"
 _SEND = "_send_rtp"
 _ENCODER = "_RTCRtpSender__encoder"
+_REPORTED = "_RTCRtpSender__lsr"
+_REPORTED_AT = "_RTCRtpSender__lsr_time"
 _SENT_TIMESTAMP = "_RTCRtpSender__rtp_timestamp"
 _TIMESTAMP_MAPPER = "_RTCRtpReceiver__timestamp_mapper"
+_JITTER_BUFFER = "_RTCRtpReceiver__jitter_buffer"
+_RECEIVED_CODECS = "_RTCRtpReceiver__codecs"
+_DECODER_QUEUE = "_RTCRtpReceiver__decoder_queue"
 _NEGOTIATED = "_headerExtensions"
 _EXTENSIONS_MAP = "_RTCRtpSender__rtp_header_extensions_map"
 
@@ -130,6 +138,16 @@ def sent_timestamp(sender: RTCRtpSender) -> int | None:
     return timestamp
 
 
+def round_trip(sender: RTCRtpSender, report: rtp.RtcpReceiverInfo) -> float | None:
+    """Seconds from a sender report to this answer to it (RFC 3550 section 6.4.1), ``None`` if it cannot be known."""
+    if not hasattr(sender, _REPORTED) or not hasattr(sender, _REPORTED_AT):
+        _report_missing(_REPORTED, "congestion is noticed late")
+        return None
+    if not report.dlsr or report.lsr != getattr(sender, _REPORTED):
+        return None
+    return max(time.time() - float(getattr(sender, _REPORTED_AT)) - report.dlsr / 65536, 0.0)
+
+
 def received_timestamp(receiver: RTCRtpReceiver, pts: int) -> int | None:
     """The RTP timestamp of a received frame with this ``pts``, ``None`` if it cannot be known."""
     origin = getattr(getattr(receiver, _TIMESTAMP_MAPPER, None), "_origin", None)
@@ -137,6 +155,40 @@ def received_timestamp(receiver: RTCRtpReceiver, pts: int) -> int | None:
         _report_missing(_TIMESTAMP_MAPPER, "received frames have no identity")
         return None
     return (origin + pts) & 0xFFFFFFFF
+
+
+class _Reassembler:
+    """Stands where aiortc expects its jitter buffer, which would wait for a lost packet until 128 have come."""
+
+    def __init__(self, add: Callable[[str, Any], tuple[list[Picture], bool]], receiver: Any) -> None:
+        self._add = add
+        self._codecs = getattr(receiver, _RECEIVED_CODECS)
+        self._queue = getattr(receiver, _DECODER_QUEUE)
+        self._mapper = getattr(receiver, _TIMESTAMP_MAPPER)
+
+    def add(self, packet: Any) -> tuple[bool, JitterFrame | None]:
+        codec = self._codecs[packet.payload_type]
+        pictures, stuck = self._add(codec.name, packet)
+        frames = [JitterFrame(data=picture.data, timestamp=picture.timestamp) for picture in pictures]
+        for frame in frames[:-1]:
+            frame.timestamp = self._mapper.map(frame.timestamp)
+            self._queue.put((codec, frame))
+        return stuck, frames[-1] if frames else None
+
+
+def reassemble(receiver: RTCRtpReceiver, add: Callable[[str, Any], tuple[list[Picture], bool]]) -> bool:
+    """Let ``add`` make pictures of what ``receiver`` receives.
+
+    It is given the codec's name and a packet whose payload is in ``_data`` too; it returns pictures to decode, and
+    whether to report a picture loss. False when that is not possible.
+    """
+    needed = (_JITTER_BUFFER, _RECEIVED_CODECS, _DECODER_QUEUE, _TIMESTAMP_MAPPER)
+    missing = [name for name in needed if not hasattr(receiver, name)]
+    if missing:
+        _report_missing(missing[0], "a received video freezes for long after a loss")
+        return False
+    setattr(receiver, _JITTER_BUFFER, _Reassembler(add, receiver))
+    return True
 
 
 def extend_headers(transceiver: RTCRtpTransceiver, extension_id: int, uri: str, value: bytes) -> bool:

@@ -73,6 +73,9 @@ class Ladder:
     def hear_missing(self, viewer: VideoViewer, share: float) -> None:
         self._arbiter.hear_loss(viewer, share, viewer.sent_rate)
 
+    def hear_round_trip(self, viewer: VideoViewer, seconds: float) -> None:
+        self._arbiter.hear_round_trip(viewer, seconds, viewer.sent_rate)
+
     async def close(self) -> None:
         """End every stream; its viewers are told. May be called again."""
         for stream in self._streams.values():

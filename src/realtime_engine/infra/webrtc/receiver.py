@@ -7,6 +7,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import av
 import numpy as np
@@ -19,7 +20,8 @@ from .controls import LABEL
 from .errors import BadAnswerError, PeerClosedError
 from .ice import IceConfig, keep_usable_candidates
 from .identity import FrameInfo, parse_frame_message
-from .internals import close_connection, received_timestamp
+from .internals import close_connection, reassemble, received_timestamp
+from .reassembly import Picture, Piece, Reassembly, begins_keyframe
 
 _MOST_MESSAGES = 1024
 _MOST_UNMATCHED = 256
@@ -75,6 +77,8 @@ class WebRtcReceiver:
         transceiver = self._connection.addTransceiver("video", direction="recvonly")
         transceiver.setCodecPreferences(codec_capabilities(codecs))
         self._receiver: RTCRtpReceiver = transceiver.receiver
+        self._reassembly = Reassembly()
+        reassemble(self._receiver, self._add)
         self._channel = self._connection.createDataChannel(LABEL)
         self._channel.on("message", self._hear)
         self._channel.on("open", self._changed)
@@ -158,6 +162,11 @@ class WebRtcReceiver:
         self._infos[info.rtp] = info
         if len(self._infos) > _MOST_UNMATCHED:
             self._infos.popitem(last=False)
+
+    def _add(self, codec: str, packet: Any) -> tuple[list[Picture], bool]:
+        keys = begins_keyframe(Codec(codec), packet.payload, packet._data)
+        piece = Piece(packet.sequence_number, packet.timestamp, packet._data, bool(packet.marker), keys)
+        return self._reassembly.add(piece)
 
     def _begin_reading(self, track: MediaStreamTrack) -> None:
         self._reading = asyncio.create_task(self._read(track), name="read received frames")

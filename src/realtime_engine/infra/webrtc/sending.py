@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 
 from aiortc import RTCRtpSender
+from aiortc.rtp import RtcpReceiverInfo
 
 from ...core.clock import NS_PER_S, Clock
 from .feedback import Feedback, is_intra_request
-from .internals import hear_rtcp, route_rtcp, sent_timestamp, take_payloads, watch_packets
+from .internals import hear_rtcp, round_trip, route_rtcp, sent_timestamp, take_payloads, watch_packets
 from .sent import SentPackets
 from .spread import Spread
 from .viewer import EncodedFrame, VideoViewer
@@ -41,7 +42,7 @@ class Sending:
         """``viewer`` is what is sent from now on."""
         ssrc = self._sender._ssrc
         watched = watch_packets(self._sender, self._before)
-        self._feedback = Feedback(viewer, ssrc, self._sent if watched else None)
+        self._feedback = Feedback(viewer, ssrc, self._sent if watched else None, self._round_trip)
         route_rtcp(self._sender, lambda packet: is_intra_request(packet, ssrc))
         take_payloads(self._sender, lambda: self._payloads)
 
@@ -58,6 +59,9 @@ class Sending:
 
     def _hear(self, packet: object) -> object | None:
         return packet if self._feedback is None else self._feedback.hear(packet)
+
+    def _round_trip(self, report: RtcpReceiverInfo) -> float | None:
+        return round_trip(self._sender, report)
 
     async def _before(self, sequence_number: int, size: int) -> None:
         """Wait until a packet may be sent."""

@@ -229,8 +229,7 @@ class SharedStream:
             self._stats.keyframes += 1
             self._last_keyframe_ns = self._clock.now_ns()
         for viewer in tuple(self._viewers):
-            if not viewer.offer(self, encoded):
-                self.want_keyframe(Loss.OVERFLOW)
+            viewer.offer(self, encoded)
             await asyncio.sleep(0)
 
     def _keyframe_due(self) -> bool:

@@ -99,6 +99,10 @@ class Arbiter(Generic[Key]):
         if key in self._seats:
             self._seats[key].downlink.hear_loss(self._clock.now_ns(), share, sent)
 
+    def hear_round_trip(self, key: Key, seconds: float, sent: int) -> None:
+        if key in self._seats:
+            self._seats[key].downlink.hear_round_trip(self._clock.now_ns(), seconds, sent)
+
     def decide(self, full_rate: int) -> dict[Key, Tier]:
         """Move whom the reports ask to move; returns the viewers that moved.
 

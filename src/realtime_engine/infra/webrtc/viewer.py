@@ -69,6 +69,7 @@ class Reports(Protocol):
 
     def hear_rate(self, viewer: VideoViewer, bits_per_second: int) -> None: ...
     def hear_missing(self, viewer: VideoViewer, share: float) -> None: ...
+    def hear_round_trip(self, viewer: VideoViewer, seconds: float) -> None: ...
     def leave(self, viewer: VideoViewer) -> None: ...
 
 
@@ -90,11 +91,15 @@ class VideoViewer:
         self._unsent: deque[EncodedFrame] = deque()
         self._last_pts = -1
         self._started = False
+        self._overflowed = False
         self._ended: StreamEnded | None = None
         self._ready = asyncio.Event()
 
     async def next(self) -> EncodedFrame:
         """The next packet to send; ``StreamEnded`` when there is nothing more."""
+        if self._overflowed and self._feed is not None:
+            self._overflowed = False
+            self._feed.want_keyframe(Loss.OVERFLOW)
         self._drop_what_is_over()
         while not self._unsent:
             if self._ended:
@@ -134,6 +139,10 @@ class VideoViewer:
         """Of the packets since the last report it lost this share, from 0 to 1."""
         self._reports.hear_missing(self, share)
 
+    def report_round_trip(self, seconds: float) -> None:
+        """A packet and its answer took so long."""
+        self._reports.hear_round_trip(self, seconds)
+
     def close(self) -> None:
         """Watch no more. May be called again."""
         self._reports.leave(self)
@@ -152,20 +161,25 @@ class VideoViewer:
         elif self._feed is not feed:
             self._next_feed = feed
 
-    def offer(self, feed: Feed, encoded: EncodedFrame) -> bool:
-        """Take a packet to send. False when the sender is so late that the rest must wait for a new keyframe."""
+    def offer(self, feed: Feed, encoded: EncodedFrame) -> None:
+        """Take a packet to send.
+
+        When the sender is very late, it gets nothing before a keyframe, which is asked for when it takes packets again:
+        one that never keeps up shall not cost all the others a keyframe several times a second.
+        """
         if feed is self._next_feed and encoded.packet.is_keyframe:
             self._go_over(feed)
         if feed is not self._feed or not (self._started or encoded.packet.is_keyframe):
-            return True
+            return
         if len(self._unsent) >= _MOST_UNSENT:
             self._unsent.clear()
             self._started = False
-            return False
+            self._overflowed = True
+            return
         self._started = True
+        self._overflowed = False
         self._unsent.append(self._in_order(encoded))
         self._ready.set()
-        return True
 
     def end(self, ended: StreamEnded) -> None:
         """Nothing more comes."""

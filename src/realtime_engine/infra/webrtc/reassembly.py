@@ -1,0 +1,105 @@
+"""From received packets to encoded pictures: each as soon as its last packet is there, and on from the next keyframe
+when something is missing.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .codecs import Codec
+
+_MOST_PIECES = 2048
+_PATIENCE = 45_000  # of the 90 kHz clock: how much is received behind a gap before a keyframe is asked for
+_HALF, _ALL = 1 << 15, 1 << 16
+_ALL_TIME = 1 << 32
+
+
+class Piece(NamedTuple):
+    """A packet. It may be the last one of its picture (``ends``), or the first one of a keyframe (``keys``)."""
+
+    number: int
+    timestamp: int
+    data: bytes
+    ends: bool
+    keys: bool
+
+
+class Picture(NamedTuple):
+    """An encoded picture and its RTP timestamp."""
+
+    data: bytes
+    timestamp: int
+
+
+class Reassembly:
+    """Takes the packets of one video stream in any order."""
+
+    def __init__(self) -> None:
+        self._pieces: dict[int, Piece] = {}
+        self._next: int | None = None
+        self._blocked_at: int | None = None
+
+    def add(self, piece: Piece) -> tuple[list[Picture], bool]:
+        """Take a packet; returns the pictures that are complete now, and whether only a keyframe can help."""
+        number = self._unwrap(piece.number)
+        if self._next is None:
+            self._next = number
+        if number < self._next:
+            return [], False
+        self._pieces[number] = piece
+        pictures = []
+        while (count := self._length(self._next)) or self._skip(self._next):
+            if count:
+                parts = [self._pieces.pop(number) for number in range(self._next, self._next + count)]
+                pictures.append(Picture(b"".join(part.data for part in parts), parts[0].timestamp))
+                self._next += count
+        return pictures, self._is_stuck(piece)
+
+    def _unwrap(self, number: int) -> int:
+        """The number without its wrap at 16 bits: the nearest to the one that is next."""
+        reference = number if self._next is None else self._next
+        return reference + (number - reference + _HALF) % _ALL - _HALF
+
+    def _length(self, begin: int) -> int:
+        """How many packets the picture that begins there has; 0 when it is not complete."""
+        first = self._pieces.get(begin)
+        number = begin
+        while first is not None and (piece := self._pieces.get(number)) is not None:
+            if piece.timestamp != first.timestamp:
+                return number - begin
+            number += 1
+            if piece.ends:
+                return number - begin
+        return 0
+
+    def _skip(self, begin: int) -> bool:
+        """Go on at the newest complete keyframe behind a gap; false when there is none."""
+        keys = [number for number, piece in self._pieces.items() if piece.keys and number > begin]
+        complete = [number for number in keys if self._length(number)]
+        if not complete:
+            return False
+        self._next = max(complete)
+        self._pieces = {number: piece for number, piece in self._pieces.items() if number >= self._next}
+        return True
+
+    def _is_stuck(self, piece: Piece) -> bool:
+        if not self._pieces or self._next in self._pieces:
+            self._blocked_at = None
+            return False
+        if len(self._pieces) > _MOST_PIECES:
+            self._next = max(self._pieces) + 1
+            self._pieces.clear()
+            return True
+        if self._blocked_at is None:
+            self._blocked_at = piece.timestamp
+        if (piece.timestamp - self._blocked_at) % _ALL_TIME not in range(_PATIENCE, _ALL_TIME // 2):
+            return False
+        self._blocked_at = piece.timestamp
+        return True
+
+
+def begins_keyframe(codec: Codec, payload: bytes, data: bytes) -> bool:
+    """Whether this RTP payload, which holds this part of a picture, is the first of a keyframe."""
+    if codec is Codec.VP8:  # a first partition begins (RFC 7741 section 4.2), of a key frame (RFC 6386 section 9.1)
+        return bool(payload and data) and bool(payload[0] & 0x10) and not data[0] & 0x01
+    return data[:4] == b"\0\0\0\x01" and data[4] & 0x1F == 7  # with its parameter sets
