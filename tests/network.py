@@ -70,12 +70,13 @@ class Network:
     @contextlib.contextmanager
     def limit(self, kbit: int, queue_ms: int = 100) -> Iterator[None]:
         """A bottleneck towards the client, of ``kbit`` kb/s, with a queue that holds ``queue_ms`` of it."""
-        queue = ["dev", self.server.device, "root", "tbf"]
-        self.server.run("tc", "qdisc", "add", *queue, "rate", f"{kbit}kbit", "burst", "4kb", "latency", f"{queue_ms}ms")
+        place = ["dev", self.server.device, "root"]
+        bucket = ["tbf", "rate", f"{kbit}kbit", "burst", "4kb", "latency", f"{queue_ms}ms"]
+        self.server.run("tc", "qdisc", "add", *place, *bucket)
         try:
             yield
         finally:
-            self.server.run("tc", "qdisc", "delete", *queue)
+            self.server.run("tc", "qdisc", "delete", *place)
 
     @contextlib.contextmanager
     def _dropping(self, *match: str) -> Iterator[None]:

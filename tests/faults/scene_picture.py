@@ -29,8 +29,9 @@ class ScenePictures:
 
 
 def thumbnail(luma: NDArray[np.uint8]) -> list[int]:
-    """Mean of each column of blocks, which noise hardly moves. ``luma`` is (height, width)."""
-    return [round(mean) for mean in luma.reshape(-1, WIDTH // _BLOCK, _BLOCK).mean(axis=(0, 2), dtype=np.float64)]
+    """Mean of each column of blocks, which noise hardly moves. ``luma`` is (height, width), of any size."""
+    columns = np.array_split(luma.mean(axis=0, dtype=np.float64), WIDTH // _BLOCK)
+    return [round(column.mean()) for column in columns]
 
 
 def expected_thumbnail(number: int) -> list[int]:
