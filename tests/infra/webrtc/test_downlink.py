@@ -59,8 +59,8 @@ def test_the_limit_grows_slowly_near_the_full_rate_and_fast_beyond() -> None:
         downlink.hear_round_trip(second * S, 0.05, sent)
         downlink.hear_estimate(second * S, max(850_000, sent), sent)
         limits.append(downlink.limit)
-    expected = [0.9 * 1.1**second for second in range(8)]
-    near = [limit for limit in expected if limit <= 1.15 * 1.1]
+    expected = [0.9 * 1.15**second for second in range(8)]
+    near = [limit for limit in expected if limit <= 1.15 * 1.15]
     assert limits[: len(near)] == pytest.approx([limit * 1e6 for limit in near], rel=1e-3)
     assert limits[len(near)] == pytest.approx(1.5e6 * near[-1], rel=1e-3)
 
