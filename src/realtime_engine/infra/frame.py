@@ -36,14 +36,18 @@ class Frame:
         picture: the picture, or its pixels: (height, width, 3), uint8, RGB, not written to any more.
     """
 
-    __slots__ = ("_picture", "id")
+    __slots__ = ("_id", "_picture")
 
     def __init__(self, picture: Picture | NDArray[np.uint8], id: FrameId) -> None:
         self._picture = picture if isinstance(picture, Picture) else Picture(picture)
-        self.id = id
+        self._id = id
 
     def __repr__(self) -> str:
         return f"Frame({self.width}x{self.height}, {self.id})"
+
+    @property
+    def id(self) -> FrameId:
+        return self._id
 
     @property
     def height(self) -> int:
