@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +52,10 @@ def is_green(pixels: np.ndarray) -> bool:
     return green - red > 60 and green - blue > 60
 
 
+def is_of(pixels: np.ndarray, colour: tuple[int, int, int]) -> bool:
+    return bool(np.abs(np.median(pixels, (0, 1)) - colour).max() < 14)
+
+
 def is_paper(pixels: np.ndarray) -> bool:
     return bool(np.median(pixels) > 220)
 
@@ -71,22 +76,43 @@ def test_the_camera_is_seen_with_the_effect_until_it_is_stopped(
     until_seen(visitor, is_green)
     page.get_by_label("sketch", exact=True).check()
     until_seen(visitor, is_paper)
-    page.get_by_label("none", exact=True).check()
-    until_seen(visitor, is_green)
     page.get_by_role("button", name="Stop").click()
-    until_seen(visitor, lambda pixels: not is_green(pixels))
+    page.get_by_label("none", exact=True).check()
+    until_seen(visitor, lambda pixels: not is_paper(pixels))
+    assert not is_green(visitor.pixels())
     expect(page.locator("#self-view")).to_be_hidden()
     expect(page.get_by_role("button", name="Use camera")).to_be_visible()
 
 
-def test_a_picture_of_ones_own_comes_out_in_its_colours(mirror: MazeServer, visit: Opener, tmp_path: Path) -> None:
-    colour = np.full((120, 160, 3), (200, 60, 120), np.uint8)
-    (tmp_path / "own.jpg").write_bytes(simplejpeg.encode_jpeg(colour, quality=95))
+def write_picture(path: Path, colour: tuple[int, int, int]) -> None:
+    path.write_bytes(simplejpeg.encode_jpeg(np.full((120, 160, 3), colour, np.uint8), quality=95))
+
+
+def write_film(path: Path, colour: tuple[int, int, int]) -> None:
+    """A second of that colour."""
+    import av
+
+    with av.open(str(path), "w", format="webm") as container:
+        stream = container.add_stream("libvpx", rate=25)
+        stream.width, stream.height, stream.pix_fmt = 160, 120, "yuv420p"
+        for number in range(25):
+            frame = av.VideoFrame.from_ndarray(np.full((120, 160, 3), colour, np.uint8), format="rgb24")
+            frame.pts = number
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+
+
+def test_a_file_of_ones_own_comes_out_in_its_colours(mirror: MazeServer, visit: Opener, tmp_path: Path) -> None:
     visitor = visit(mirror)
     visitor.page.get_by_label("none", exact=True).check()
-    visitor.page.locator("#source-file").set_input_files(tmp_path / "own.jpg")
-    expect(visitor.page.locator("#source-text")).to_have_text("Your picture is shown.", timeout=PATIENCE_MS)
-    until_seen(visitor, lambda pixels: bool(np.abs(np.median(pixels, (0, 1)) - colour[0, 0]).max() < 14))
+    for name, write, says, colour in (
+        ("own.jpg", write_picture, "Your picture is shown.", (200, 60, 120)),
+        ("own.webm", write_film, "Your film is playing.", (60, 150, 190)),
+    ):
+        write(tmp_path / name, colour)
+        visitor.page.locator("#source-file").set_input_files(tmp_path / name)
+        expect(visitor.page.locator("#source-text")).to_have_text(says, timeout=PATIENCE_MS)
+        until_seen(visitor, partial(is_of, colour=colour))
 
 
 def test_what_is_wrong_with_the_camera_is_said_in_plain_words(mirror: MazeServer, visit: Opener) -> None:

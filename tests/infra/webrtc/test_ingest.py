@@ -17,6 +17,7 @@ from realtime_engine.infra.webrtc import (
     Picture,
     PublisherEnd,
     PublisherPeer,
+    ingest,
 )
 
 from ...publisher import Paint, Publisher
@@ -135,9 +136,10 @@ async def test_a_publisher_that_never_connects_is_given_up() -> None:
         assert received.ends == [PublisherEnd.NEVER_CONNECTED] and not peer.is_connected
 
 
-async def test_a_keyframe_is_asked_for_when_nothing_can_be_decoded() -> None:
+async def test_a_keyframe_is_asked_for_when_nothing_can_be_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The decoder gets nothing that it can begin with until the publisher is asked."""
-    async with publishing(patience=Patience(silence_s=2.0)) as (publisher, peer, received):
+    monkeypatch.setattr(ingest, "_BLIND_NS", 100_000_000)
+    async with publishing(patience=Patience(silence_s=0.8)) as (publisher, peer, received):
         await received.at_least(1)
         intake: Any = peer._intake
         take, intake.put = intake.put, lambda *_: None

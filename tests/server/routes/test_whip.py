@@ -143,11 +143,11 @@ async def test_a_refused_offer_leaves_the_publisher_alone() -> None:
 
 
 async def test_a_publisher_ends_with_its_session_and_a_video_keeps_a_session() -> None:
-    async with over_http(mirror, idle_timeout_s=0.4) as served:
+    async with over_http(mirror, idle_timeout_s=0.2) as served:
         place = await served.take()
         session = served.session(place)
         async with publishing(place) as (publisher, _):
-            await until(lambda: session.video_input is not None and session.video_input.statistics().received > 20)
+            await until(lambda: session.video_input is not None and session.video_input.statistics().received > 15)
             assert not session.is_over, "somebody is there, although nobody watches"
             await place.request("DELETE", "self")
             await until(lambda: publisher.connection.connectionState == "closed")
