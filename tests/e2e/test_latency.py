@@ -50,7 +50,7 @@ def press_until_told(walker: Walker) -> None:
     expect(page.locator('[data-stage="key_to_pixel"] td').first).to_have_text(re.compile(r"^\d+\.\d$"))
 
 
-@pytest.mark.parametrize("transport", ["webrtc", "mjpeg"])
+@pytest.mark.parametrize("transport", ["webrtc", "webcodecs", "mjpeg"])
 def test_the_stages_of_a_frame_make_up_its_whole_time(
     server: MazeServer, visit: Opener, transport: str, tmp_path: Path
 ) -> None:

@@ -34,7 +34,8 @@ export class WebcodecsViewer {
 
   /**
    * @param {HTMLCanvasElement} canvas gets a `resize` event when the picture has another size
-   * @param {(frame: {time: number, identity: object}) => void} onFrame called for each frame shown
+   * @param {(frame: {time: number, identity: object, received: number, decoded: number}) => void} onFrame called for each
+   *   frame shown
    */
   constructor(canvas, onFrame) {
     this.canvas = canvas;
@@ -98,7 +99,7 @@ export class WebcodecsViewer {
     if (this.#socket.readyState !== WebSocket.OPEN) return;
     this.#bytes += message.byteLength;
     try {
-      const packet = parsePacket(message);
+      const packet = { ...parsePacket(message), received: performance.now() };
       this.#say({ type: "ack", number: packet.number });
       this.#decoder.decode(packet);
     } catch (error) {
@@ -111,6 +112,7 @@ export class WebcodecsViewer {
   }
 
   #show(picture, packet) {
+    packet.decoded = performance.now();
     const { canvas } = this;
     const { displayWidth: width, displayHeight: height } = picture;
     if (canvas.width !== width || canvas.height !== height) {
@@ -127,8 +129,9 @@ export class WebcodecsViewer {
   /** Of pictures drawn between two frames of the screen only the last one is seen. */
   #report() {
     const identity = this.#newest;
+    const { received, decoded } = identity;
     this.#newest = null;
-    this.onFrame({ time: performance.now(), identity });
+    this.onFrame({ time: performance.now(), identity, received, decoded });
   }
 
   /** Before the first picture this is why there is none, afterwards why it was lost. */
