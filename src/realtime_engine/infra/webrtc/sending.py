@@ -22,10 +22,10 @@ _LEAST_WAIT_NS = NS_PER_S // 1000  # what an event loop can wait for
 
 
 class Sending:
-    """One sender, from the time that it is connected on.
+    """One sender. It is made before the connection, and sends from :meth:`begin` on.
 
-    Args:
-        hears: whether the sender's reports were heard of, see :meth:`hear`.
+    Attributes:
+        blind: the viewer's reports cannot be heard.
     """
 
     def __init__(self, sender: RTCRtpSender, clock: Clock) -> None:
