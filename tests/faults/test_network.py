@@ -9,7 +9,9 @@ import pytest
 
 from ..network import Network, network
 from .cases import CASES
-from .scene import PORT, Process
+from .scene import PORT, Process, scene
+
+PUBLIC_ADDRESS = "203.0.113.5"
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +45,11 @@ def test_blocked_udp_to_the_only_relay_is_told_in_time(wire: Network) -> None:
     answered = unreachable_relay(wire, relay_only=True)
     assert "MJPEG" in str(answered["refused"])
     assert answered["took_s"] < 2
+
+
+def test_a_viewer_comes_by_the_public_address_through_a_nat(wire: Network) -> None:
+    with wire.translated(PUBLIC_ADDRESS), scene(wire, public_address=PUBLIC_ADDRESS) as playing:
+        assert not playing.is_over()
 
 
 @pytest.mark.parametrize("name", ["10 % loss", "50 ms each way, 2 % loss", "1 Mb/s bottleneck"])
