@@ -9,10 +9,12 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -68,6 +70,19 @@ class Network:
             yield
 
     @contextlib.contextmanager
+    def translated(self, public_address: str) -> Iterator[None]:
+        """The client reaches the server's UDP ports by ``public_address``, as through a NAT that forwards them."""
+        route = [f"{public_address}/32", "via", self.server.address]
+        rule = ["OUTPUT", "-d", public_address, "-p", "udp", "-j", "DNAT", "--to-destination", self.server.address]
+        self.client.run("ip", "route", "add", *route)
+        self.client.run("iptables", "-w", "-t", "nat", "-A", *rule)
+        try:
+            yield
+        finally:
+            self.client.run("iptables", "-w", "-t", "nat", "-D", *rule)
+            self.client.run("ip", "route", "delete", *route)
+
+    @contextlib.contextmanager
     def limit(self, kbit: int, queue_ms: int = 100) -> Iterator[None]:
         """A bottleneck towards the client, of ``kbit`` kb/s, with a queue that holds ``queue_ms`` of it."""
         place = ["dev", self.server.device, "root"]
@@ -92,13 +107,13 @@ class Network:
 def network() -> Iterator[Network]:
     """Two connected namespaces; all of it, with the processes inside, is gone afterwards."""
     _check_possible()
+    _remove_leftovers()
     name = f"rt{os.getpid()}x{next(_numbers)}"
-    server = End(f"{name}s", "10.77.0.1", f"v{name}s"[:15])
-    client = End(f"{name}c", "10.77.0.2", f"v{name}c"[:15])
+    server, client = (End(f"{name}{side}", f"10.77.0.{n}", f"v{name}{side}") for n, side in enumerate("sc", 1))
     with contextlib.ExitStack() as undo:
         for end in (server, client):
             _run("ip", "netns", "add", end.name)
-            undo.callback(_remove, end)
+            undo.callback(_remove, end.name)
         _run("ip", "link", "add", server.device, "type", "veth", "peer", "name", client.device)
         for end in (server, client):
             _run("ip", "link", "set", end.device, "netns", end.name)
@@ -121,13 +136,21 @@ def _check_possible() -> None:
     pytest.skip(f"{reason}: no bad network is tested")
 
 
-def _remove(end: End) -> None:
+def _remove_leftovers() -> None:
+    """Of test runs that were killed."""
+    for path in Path("/run/netns").glob("rt*x*"):
+        found = re.fullmatch(r"rt(\d+)x\d+[sc]", path.name)
+        if found and not Path("/proc", found[1]).exists():
+            _remove(path.name)
+
+
+def _remove(name: str) -> None:
     """The wire goes with its namespace, and that when its last process has gone."""
-    pids = subprocess.run(["ip", "netns", "pids", end.name], capture_output=True, text=True, timeout=_PATIENCE_S)
+    pids = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, timeout=_PATIENCE_S)
     for pid in pids.stdout.split():
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(pid), 9)
-    subprocess.run(["ip", "netns", "delete", end.name], capture_output=True, timeout=_PATIENCE_S)
+    subprocess.run(["ip", "netns", "delete", name], capture_output=True, timeout=_PATIENCE_S)
 
 
 def _run(*command: str) -> None:

@@ -19,11 +19,20 @@ _DELAY_MS = 50
 
 @dataclass(frozen=True)
 class Measure:
-    """A number and the most that it may be."""
+    """A number and the most that it may be.
+
+    Attributes:
+        slack: how many times its budget it may be on a machine that has other things to do.
+    """
 
     what: str
     value: float
     budget: float
+    slack: float = 3.0
+
+    @property
+    def is_over(self) -> bool:
+        return self.value > self.budget
 
     def __str__(self) -> str:
         return f"{self.what:46} {self.value:8.3f}  budget {self.budget:.3f}"
@@ -58,7 +67,7 @@ def bottleneck(network: Network, codec: str) -> list[Measure]:
             earlier, later = (playing.seen(settled + i, settled + i + 1) for i in range(2))
     delays = [median_delay_s(pictures) if pictures else float("inf") for pictures in (earlier, later)]
     return [
-        Measure("sent rate 3 s after the step, share off 1 Mb/s", abs(rate / (1000 * _NARROW_KBIT) - 1), 0.30),
+        Measure("sent rate 3 s after the step, share off 1 Mb/s", abs(rate / (1000 * _NARROW_KBIT) - 1), 0.30, 1.7),
         Measure("delay from then on, s", delays[1], 0.25),
         Measure("its growth in a second, s", delays[1] - delays[0] if earlier else float("inf"), 0.05),
     ]

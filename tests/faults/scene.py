@@ -126,7 +126,10 @@ class Scene:
 def scene(
     network: Network, *, delay_ms: int = 0, jitter_ms: int = 0, codec: str = "VP8", **options: Any
 ) -> Iterator[Scene]:
-    """The scene, playing; with a delay, each way goes through a relay."""
+    """The scene, playing; with a delay, each way goes through a relay.
+
+    The server is not told where the viewer is, so that it answers to where it hears it from.
+    """
     with contextlib.ExitStack() as undo:
 
         def begin(end: End, module: str, *arguments: str) -> Process:
@@ -141,7 +144,7 @@ def scene(
             ends = [f"{network.server.address}:{port}" for port in (RELAY_PORT, PORT)]
             begin(network.server, "delay_relay", *ends, str(delay_ms), str(jitter_ms)).wait_for("ready")
         offer = viewer.wait_for("offer")["offer"]
-        server.tell(_without_candidates(offer) if delay_ms else offer)
+        server.tell(_without_candidates(offer))
         answer = server.wait_for("answer")["answer"]
         viewer.tell(re.sub(rf"(a=candidate:.*) {PORT} typ", rf"\1 {RELAY_PORT} typ", answer) if delay_ms else answer)
         playing = Scene(server, viewer)
@@ -165,5 +168,4 @@ def _seen(came: dict[str, Any], sent: dict[str, Any]) -> Seen:
 
 
 def _without_candidates(sdp: str) -> str:
-    """So that the server answers to where it hears the viewer from."""
     return "\r\n".join(line for line in sdp.splitlines() if not line.startswith("a=candidate")) + "\r\n"

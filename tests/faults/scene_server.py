@@ -1,6 +1,7 @@
 """Serves one viewer the scene, in a process of its own: reads an offer, prints the answer and what it sends.
 
-The argument is JSON: ``codec``, ``bitrate``, ``udp_ports``, ``relay_only`` and ``servers`` (url, user, password each).
+The argument is JSON: ``codec``, ``bitrate``, ``udp_ports``, ``public_address``, ``relay_only`` and ``servers`` (url,
+user, password each).
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ async def main(options: dict[str, Any]) -> None:
         [IceServer(*server) for server in options.get("servers", ())],
         relay_only=options.get("relay_only", False),
         udp_ports=ports and UdpPorts.parse(ports),
+        public_address=options.get("public_address"),
     )
     source = FakeSource()
     video = SharedVideo(source, fps=FPS, bitrate=options.get("bitrate"))

@@ -75,10 +75,16 @@ async def relayed(source: FakeSource, server_side: IceConfig, viewer_side: IceCo
             await peer.close()
 
 
-async def test_video_and_controls_go_through_the_relay_alone(with_users: Coturn) -> None:
+@pytest.mark.parametrize("transport", ["udp", "tcp"])
+async def test_video_and_controls_go_through_the_relay_alone(with_users: Coturn, transport: str) -> None:
+    """By TCP, as where a viewer's network lets no UDP through."""
     ice = IceConfig([IceServer(with_users.url, "ann", "pass")], relay_only=True)
+    viewer_url = with_users.url.replace("udp", transport)
     source = FakeSource()
-    async with Player(source), relayed(source, ice, ice) as receiver:
+    async with (
+        Player(source),
+        relayed(source, ice, IceConfig([IceServer(viewer_url, "ann", "pass")], relay_only=True)) as receiver,
+    ):
         for _ in range(3):
             await receiver.next_frame()
         await receiver.channel_open()
