@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 import av
 
 from ...core.clock import NS_PER_S, Clock
-from ..colour import scale_i420
 from ..frame import Frame, FrameId
 from .encoder import VideoEncoder
 from .newest import NewestFrame, TimedFrame
@@ -208,7 +207,7 @@ class SharedStream:
 
     def _encode(self, encoder: VideoEncoder, timed: TimedFrame, forced: bool, bitrate: int) -> list[_Packet]:
         encoder.set_bitrate(bitrate)
-        planes = scale_i420(timed.frame.planes(), 1 / self._scale)
+        planes = timed.frame.planes(1 / self._scale)
         packets = encoder.encode(planes, forced, at_ns=timed.at_ns)
         return [(packet, self._packetise(bytes(packet))) for packet in packets]
 
