@@ -13,6 +13,7 @@ from .pyav_encoder import PyavEncoder
 
 _TICKS = 90_000
 _MOST_OVERDRAFT_S = 0.5
+_PLENTY = 0.08  # bits for a pixel
 
 
 class Vp8Encoder(PyavEncoder):
@@ -31,7 +32,7 @@ class Vp8Encoder(PyavEncoder):
     def _options(self, width: int, height: int, rate: int) -> Mapping[str, str]:
         return {
             "deadline": "realtime",
-            "cpu-used": "-12",
+            "cpu-used": self._speed(width, height, rate),
             "lag-in-frames": "0",
             "noise-sensitivity": "0",
             "auto-alt-ref": "0",
@@ -44,6 +45,11 @@ class Vp8Encoder(PyavEncoder):
             "undershoot-pct": "100",
             "overshoot-pct": "15",
         }
+
+    def _speed(self, width: int, height: int, rate: int) -> str:
+        """The fastest while bits are plenty: it costs a fifth less and as good as nothing. Where they are scarce, the
+        searches that it leaves out are worth 4 dB."""
+        return "-12" if rate / (width * height * self._fps) >= _PLENTY else "-8"
 
     def _configure(self, context: VideoCodecContext, rate: int) -> None:
         context.time_base = fractions.Fraction(1, _TICKS)
