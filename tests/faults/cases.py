@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ..network import Network
 from .scene import gaps_s, median_delay_s, scene
+from .scene_picture import FPS
 
 _BITRATE = 1_500_000
 _STEADY_S = 1.0
@@ -49,8 +50,9 @@ def loss(network: Network, codec: str, probability: float, delay_ms: int = 0) ->
         pictures = playing.seen(begun, ended)
     thirds = [[p for p in pictures if begun + i <= p.at_s < begun + i + 1] for i in range(3)]
     delays = [median_delay_s(third) if third else float("inf") for third in thirds]
+    longest = max(gaps_s(pictures, begun, ended)) - 1 / FPS  # a loss begins a frame after the last right picture
     return [
-        Measure("longest time without a right picture, s", max(gaps_s(pictures, begun, ended)), 0.25 + delay_ms / 500),
+        Measure("longest time without a right picture, s", longest, 0.25 + 2 * delay_ms / 1000),
         Measure("growth of the delay from the 1st to the 3rd s, s", delays[2] - delays[0], 0.05),
     ]
 
