@@ -57,11 +57,11 @@ def loss(network: Network, codec: str, probability: float, delay_ms: int = 0) ->
     ]
 
 
-def bottleneck(network: Network, codec: str) -> list[Measure]:
-    """The way to the viewer narrows to 1 Mb/s, which 1.5 Mb/s must follow."""
+def bottleneck(network: Network, codec: str, queue_ms: int = 300) -> list[Measure]:
+    """The way to the viewer narrows to 1 Mb/s, which 1.5 Mb/s must follow; its queue holds ``queue_ms``."""
     with scene(network, codec=codec, bitrate=_BITRATE) as playing:
         time.sleep(_STEADY_S)
-        with network.limit(_NARROW_KBIT):
+        with network.limit(_NARROW_KBIT, queue_ms):
             begun = time.monotonic()
             time.sleep(_SETTLED_S + 2.0)
             settled = begun + _SETTLED_S
@@ -96,5 +96,6 @@ CASES: Mapping[str, Callable[[Network, str], list[Measure]]] = {
     "10 % loss": lambda network, codec: loss(network, codec, 0.10),
     "50 ms each way, 2 % loss": lambda network, codec: loss(network, codec, 0.02, _DELAY_MS),
     "1 Mb/s bottleneck": bottleneck,
+    "1 Mb/s, queue of 100 ms": lambda network, codec: bottleneck(network, codec, 100),
     "5 s blackout": blackout,
 }
