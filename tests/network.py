@@ -83,7 +83,7 @@ class Network:
             self.client.run("ip", "route", "delete", *route)
 
     @contextlib.contextmanager
-    def limit(self, kbit: int, queue_ms: int = 100) -> Iterator[None]:
+    def limit(self, kbit: int, queue_ms: int) -> Iterator[None]:
         """A bottleneck towards the client, of ``kbit`` kb/s, with a queue that holds ``queue_ms`` of it."""
         place = ["dev", self.server.device, "root"]
         bucket = ["tbf", "rate", f"{kbit}kbit", "burst", "4kb", "latency", f"{queue_ms}ms"]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ..network import Network
 from .scene import gaps_s, median_delay_s, scene
+from .scene_picture import FPS
 
 _BITRATE = 1_500_000
 _STEADY_S = 1.0
@@ -49,17 +50,18 @@ def loss(network: Network, codec: str, probability: float, delay_ms: int = 0) ->
         pictures = playing.seen(begun, ended)
     thirds = [[p for p in pictures if begun + i <= p.at_s < begun + i + 1] for i in range(3)]
     delays = [median_delay_s(third) if third else float("inf") for third in thirds]
+    longest = max(gaps_s(pictures, begun, ended)) - 1 / FPS  # a loss begins a frame after the last right picture
     return [
-        Measure("longest time without a right picture, s", max(gaps_s(pictures, begun, ended)), 0.25 + delay_ms / 500),
+        Measure("longest time without a right picture, s", longest, 0.25 + 2 * delay_ms / 1000),
         Measure("growth of the delay from the 1st to the 3rd s, s", delays[2] - delays[0], 0.05),
     ]
 
 
-def bottleneck(network: Network, codec: str) -> list[Measure]:
-    """The way to the viewer narrows to 1 Mb/s, which 1.5 Mb/s must follow."""
+def bottleneck(network: Network, codec: str, queue_ms: int = 300) -> list[Measure]:
+    """The way to the viewer narrows to 1 Mb/s, which 1.5 Mb/s must follow; its queue holds ``queue_ms``."""
     with scene(network, codec=codec, bitrate=_BITRATE) as playing:
         time.sleep(_STEADY_S)
-        with network.limit(_NARROW_KBIT):
+        with network.limit(_NARROW_KBIT, queue_ms):
             begun = time.monotonic()
             time.sleep(_SETTLED_S + 2.0)
             settled = begun + _SETTLED_S
@@ -94,5 +96,6 @@ CASES: Mapping[str, Callable[[Network, str], list[Measure]]] = {
     "10 % loss": lambda network, codec: loss(network, codec, 0.10),
     "50 ms each way, 2 % loss": lambda network, codec: loss(network, codec, 0.02, _DELAY_MS),
     "1 Mb/s bottleneck": bottleneck,
+    "1 Mb/s, queue of 100 ms": lambda network, codec: bottleneck(network, codec, 100),
     "5 s blackout": blackout,
 }
