@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
@@ -70,11 +70,16 @@ class JoinCounts:
 
 @dataclass
 class FrameTotals:
-    """Of all sessions of a server, ended ones included; ``uncertainty`` is that of their pages' clocks."""
+    """Of all sessions of a server, ended ones included; ``uncertainty`` is that of their pages' clocks.
+
+    Attributes:
+        on_joined: told of each frame whose record is complete.
+    """
 
     times: StageTimes = field(default_factory=StageTimes)
     counts: JoinCounts = field(default_factory=JoinCounts)
     uncertainty: RollingWindow = field(default_factory=RollingWindow)
+    on_joined: Callable[[FrameRecord], None] | None = None
 
 
 @dataclass
@@ -218,6 +223,8 @@ class FrameJoiner:
         durations = list(record.durations())
         self.times.record(record.transport, durations)
         self._totals.times.record(record.transport, durations)
+        if self._totals.on_joined is not None:
+            self._totals.on_joined(record)
 
 
 def _awaited(known: _Viewer, key: FrameKey) -> FrameRecord | None:

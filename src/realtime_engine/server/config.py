@@ -33,6 +33,7 @@ class ServerConfig:
         relay_only: send video by the TURN server and no other way.
         udp_ports: UDP ports for video, such as ``50000-50100``; by default the system chooses.
         public_address: IP address that viewers send to instead of this machine's own, behind a NAT or in a container.
+        otel: send the times of frames as OpenTelemetry spans, to where ``OTEL_EXPORTER_OTLP_ENDPOINT`` says.
         allowed_origins: other sites, such as ``https://example.org``, whose pages may use this server.
         heartbeat_s: seconds without news after which a connection is given a sign of life.
         max_body_bytes: size of the largest request that is read.
@@ -58,6 +59,7 @@ class ServerConfig:
     relay_only: bool = False
     udp_ports: str | None = None
     public_address: str | None = None
+    otel: bool = False
     allowed_origins: tuple[str, ...] = ()
     heartbeat_s: float = 1.0
     max_body_bytes: int = 16 * 1024 * 1024

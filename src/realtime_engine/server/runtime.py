@@ -19,6 +19,7 @@ from ..infra.demo import Demo
 from ..infra.joining import FrameTotals
 from ..infra.jpeg import JpegEncoder
 from ..infra.loop_monitor import LoopMonitor
+from ..infra.spans import SpanSender
 from ..infra.webrtc import Encoders, Route, RouteKind, choose_encoders, find_route
 from .config import ServerConfig
 from .equipment import Equipment
@@ -53,7 +54,7 @@ class Runtime:
         self._sessions: Sessions | None = None
         self._jpeg = JpegEncoder(config.jpeg_quality)
         self._copies = Copies()
-        self.totals = FrameTotals()
+        self.totals = FrameTotals(on_joined=SpanSender.exporting().send if config.otel else None)
         self._encoders: Encoders
         self._pool: ThreadPoolExecutor
 
