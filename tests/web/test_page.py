@@ -109,6 +109,8 @@ def test_key_to_pixel_is_not_shown_where_there_are_no_keys(visit: Opener, server
 def test_the_numbers_stand_beside_the_buttons(visit: Opener) -> None:
     page = live(visit(WEBCODECS))
     page.set_viewport_size({"width": 1280, "height": 800})
+    page.keyboard.press("KeyW")
+    expect(page.locator('[data-stat="latency"]')).to_have_text(re.compile(r"^\d+ ms$"))
     page.click("#stats-toggle")
     expect(page.locator("#trace")).to_be_visible()
     page.click("#pause")
