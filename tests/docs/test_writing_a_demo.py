@@ -153,6 +153,15 @@ def test_the_options_become_flags(folder: Path) -> None:
         assert running.interrupt() == 0
 
 
+def test_the_pipeline_runs_offline_as_shown(tmp_path: Path) -> None:
+    (tmp_path / "my_pipeline.py").write_text(next(block for block in blocks() if "StreamingEngine" in block))
+    (tmp_path / "offline.py").write_text(next(block for block in blocks() if "run_offline(" in block))
+    ended = run([sys.executable, "-W", "error", "offline.py"], tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    lines = ended.stdout.splitlines()
+    assert (len(lines), lines[-1]) == (100, "99 frames (1, 216, 384, 3)")
+
+
 async def test_the_demo_that_takes_video_shows_its_negative() -> None:
     (block,) = [block for block in blocks() if "class Negative" in block]
     scope: dict[str, Any] = {}

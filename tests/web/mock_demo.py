@@ -51,11 +51,11 @@ KEYS = [
 ]
 
 
-def describe(fields: dict[str, Any] | None, pointer: str | None) -> dict[str, Any]:
+def describe(fields: dict[str, Any] | None, keys: list[dict[str, str]], pointer: str | None) -> dict[str, Any]:
     """The part of ``GET /api/demo`` that does not change while the server runs."""
     controls = {
         "v": 1,
-        "keys": KEYS,
+        "keys": keys,
         "opposing": [["KeyS", "KeyW"], ["KeyA", "KeyD"]],
         "aliases": {"ArrowUp": "KeyW", "ArrowDown": "KeyS", "ArrowLeft": "KeyA", "ArrowRight": "KeyD"},
         "pointer": pointer,

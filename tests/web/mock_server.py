@@ -22,7 +22,7 @@ from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from .mock_demo import FIELDS, FPS, describe, paint, part
+from .mock_demo import FIELDS, FPS, KEYS, describe, paint, part
 from .mock_peer import MockPeer
 from .mock_video import packet
 
@@ -42,6 +42,7 @@ class Behaviour:
     refused_field: str | None = None
     whep: str = "serve"  # "serve", "refuse" or "deaf" (answers, and no packet ever comes)
     video: str = "serve"  # "serve", "refuse" or "garbage" (no decoder can use it)
+    keys: list[dict[str, str]] = field(default_factory=lambda: KEYS)
     pointer: str | None = "lock"
     page: str | None = None
 
@@ -167,7 +168,7 @@ class MockServer:
             state, progress = "loading", {"message": "Reading weights 3 of 8", "fraction": 0.375}
         elif self.behaviour.load_error:
             state = "failed"
-        described = describe(self.behaviour.fields, self.behaviour.pointer)
+        described = describe(self.behaviour.fields, self.behaviour.keys, self.behaviour.pointer)
         more = {"state": state, "progress": progress, "error": self.behaviour.load_error}
         context = {"required_context": self.behaviour.required_context, "transports": self.behaviour.transports}
         return JSONResponse({**described, **more, **context, "page": self.behaviour.page})

@@ -95,6 +95,29 @@ def test_the_details_are_shown_on_demand(visit: Opener) -> None:
     expect(page.locator("#details")).to_be_hidden()
     page.click("#stats-toggle")
     expect(page.locator("#details")).to_contain_text("VP8")
+    expect(page.locator("#details dl")).not_to_contain_text("Key to pixel")
+    page.keyboard.press("KeyW")
+    expect(page.locator("#details dl")).to_contain_text("Key to pixel")
+
+
+def test_key_to_pixel_is_not_shown_where_there_are_no_keys(visit: Opener, server: MockServer) -> None:
+    expect(live(visit()).locator("#key-to-pixel")).to_be_visible()
+    server.behaviour.keys = []
+    expect(live(visit()).locator("#key-to-pixel")).to_be_hidden()
+
+
+def test_the_numbers_stand_beside_the_buttons(visit: Opener) -> None:
+    page = live(visit(WEBCODECS))
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.keyboard.press("KeyW")
+    expect(page.locator('[data-stat="latency"]')).to_have_text(re.compile(r"^\d+ ms$"))
+    page.click("#stats-toggle")
+    expect(page.locator("#trace")).to_be_visible()
+    page.click("#pause")
+    expect(page.locator("#pause")).to_have_text("Resume")
+    bar, trace, numbers = (page.locator(name).bounding_box() for name in (".bar", "#trace", "#stats"))
+    assert bar and trace and numbers
+    assert bar["y"] <= numbers["y"] < trace["y"] + trace["height"]
 
 
 # -- fallback

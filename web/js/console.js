@@ -88,6 +88,7 @@ export class Console {
     const { controls, page } = this.#demo;
     this.#find("form").hidden = this.#form.isEmpty;
     this.#find("legend").hidden = !controls.keys.length;
+    this.#find("key-to-pixel").hidden = !controls.keys.length;
     this.#find("seed").hidden = this.#form.field("seed")?.kind !== "number";
     this.#find("fullscreen").hidden = !document.fullscreenEnabled;
     const elsewhere = Boolean(page) && new URL(page, location).pathname !== location.pathname;

@@ -86,9 +86,13 @@ export class Stats {
   }
 
   #fill(details) {
+    const { median, p95 } = this.latency;
+    const keyToPixel = [
+      ["Key to pixel, median", format(median, "ms")],
+      ["Key to pixel, p95", format(p95, "ms")],
+    ];
     const rows = [
-      ["Key to pixel, median", format(this.latency.median, "ms")],
-      ["Key to pixel, p95", format(this.latency.p95, "ms")],
+      ...(median === null ? [] : keyToPixel),
       ["Round trip of controls", format(this.#roundTrip, "ms")],
       ["Codec", details.codec || "–"],
       ["Received", format(this.#rate(details.bytes), "kbit/s")],

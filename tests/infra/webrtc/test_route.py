@@ -48,7 +48,7 @@ async def test_without_the_relay_there_is_no_route_where_it_is_the_only_one() ->
     ice = IceConfig([IceServer(f"turn:{UNREACHABLE}", "a", "b")], relay_only=True, gather_deadline_s=0.05)
     route = await find_route(ice)
     assert (route.kind, route.addresses, route.silent) == (RouteKind.NONE, (), (f"turn:{UNREACHABLE}",))
-    assert "MJPEG" in str(route)
+    assert "over HTTP" in str(route)
 
 
 async def test_a_network_that_breaks_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:

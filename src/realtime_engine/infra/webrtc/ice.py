@@ -116,7 +116,8 @@ class IceConfig:
             raise NoCandidatesError(f"no socket for WebRTC ({error.strerror}): try again later") from error
         sdp = self.describe(connection)
         if _CANDIDATE not in sdp:
-            raise NoCandidatesError("no local address or free UDP port for WebRTC: try again later")
+            lack = "no address of the TURN server" if self.relay_only else "no local address or free UDP port"
+            raise NoCandidatesError(f"{lack} for WebRTC: try again later")
         return sdp
 
     def describe(self, connection: RTCPeerConnection) -> str:

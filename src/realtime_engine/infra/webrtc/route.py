@@ -32,12 +32,12 @@ class RouteKind(str, enum.Enum):
 
 
 _TEXTS = {
-    RouteKind.NONE: "there is no address to offer, so viewers get MJPEG",
+    RouteKind.NONE: "there is no address to offer, so video goes over HTTP, by WebCodecs or MJPEG",
     RouteKind.LOOPBACK: "viewers on this machine only",
     RouteKind.LAN: "viewers that reach this machine directly, as in its own network",
     RouteKind.PUBLIC: "viewers that reach the public address",
     RouteKind.REFLEXIVE: "viewers elsewhere too, unless a NAT or firewall in between takes no UDP from strangers",
-    RouteKind.RELAY: "viewers everywhere, by the TURN server if not directly",
+    RouteKind.RELAY: "viewers that reach the TURN server",
 }
 
 
