@@ -366,6 +366,43 @@ async def test_a_stage_that_raises_ends_its_session_alone(model: CountingModel) 
         await player.chunks(5)
 
 
+INTERRUPTS = [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit(), StopAsyncIteration()]
+
+
+@pytest.mark.parametrize("interrupt", INTERRUPTS, ids=repr)
+async def test_a_stage_that_wants_to_exit_ends_its_session_alone(
+    model: CountingModel, interrupt: BaseException
+) -> None:
+    def leave(work: Any) -> None:
+        if work.key.session_id == "a" and work.key.sequence_id == 1:
+            raise interrupt
+
+    model.before_act = leave
+    async with served(model) as table:
+        player, other = await table.join("a"), await table.join("b")
+        failed = await player.event(Failed)
+        assert failed.fatal and failed.error.startswith(
+            f"StageInterruptError: stage 'act' raised {type(interrupt).__name__}"
+        )
+        await other.chunks(3)
+
+
+@pytest.mark.parametrize("hook", ["inputs", "controls"])
+async def test_a_mapping_that_wants_to_exit_ends_its_session_alone(model: CountingModel, hook: str) -> None:
+    def leave(given: object) -> Any:
+        if hook == "inputs" or given:
+            raise SystemExit(3)
+        return {"control": given}
+
+    actors = {"plan": LocalStageActor(model.plan), "act": LocalStageActor(model.act)}
+    table = Table(StreamingEngine(SPEC, actors, EngineManifest(1), **{hook: leave}))
+    player = await table.join("a")
+    if hook == "controls":
+        player.put(Action("a", {"move": 1}))
+    assert "SystemExit" in (await player.event(Failed)).error
+    await table.end()
+
+
 async def test_a_context_that_the_model_does_not_take_ends_the_session(model: CountingModel) -> None:
     async with served(model) as table:
         player = table.player("a")

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TypeAlias, cast
 
-from ..errors import describe
+from ..errors import describe, reraise_interrupt
 from .actor import StreamingActorHealth, StreamingActorState, StreamingStageActor
 from .errors import StreamingActorFailedError
 from .graph import PipelineGraph
@@ -77,7 +77,8 @@ class StageActors:
             raise StreamingActorFailedError(f"{reason}; give a factory of actors to have it restarted")
         try:
             lane = ActorLane(factory())
-        except Exception as error:
+        except BaseException as error:  # of a model, which may even want to exit
+            reraise_interrupt(error)
             raise StreamingActorFailedError(f"{reason}; a new one failed: {describe(error)}") from error
         logger.warning("%s; it has been replaced", reason)
         self.lanes[index] = lane
