@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import itertools
+import sys
 import threading
 import time
 import traceback
@@ -786,3 +787,21 @@ def test_inputs_are_a_mapping(inputs: Any) -> None:
         p.orchestrator.create_session("s")
         with pytest.raises(ValueError, match="inputs|input of"):
             p.orchestrator.try_push_inputs("s", 0, inputs)
+
+
+def test_an_edge_as_wide_as_can_be_costs_only_what_waits_there() -> None:
+    o = inline(chain(sys.maxsize))
+    o.create_session("s")
+    for sequence_id in range(300):
+        o.push_input("s", sequence_id, "x", sequence_id)
+    assert sequences(o.poll_outputs("s")) == list(range(300))
+    assert [timing.sequence_id for timing in o.stage_timings("s", "decode")] == list(range(172, 300))
+
+
+@pytest.mark.parametrize(
+    "options", [{"cleanup_timeout": None}, {"cleanup_timeout": -1}, {"metrics_window": 0}, {"spec": 3}]
+)
+def test_arguments_are_checked(options: dict[str, Any]) -> None:
+    actors = {name: ManualActor({}) for name in STAGES}
+    with pytest.raises(ValueError, match=next(iter(options))):
+        StreamingPipelineOrchestrator(**{"spec": chain(), "actors": actors, **options})

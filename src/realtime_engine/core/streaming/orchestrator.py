@@ -24,7 +24,7 @@ from .outputs import StreamingOutput
 from .scheduler import Scheduler
 from .session import RUNNING, StreamingSession
 from .session_table import SessionTable
-from .specs import StreamingPipelineSpec, check_count, check_name
+from .specs import StreamingPipelineSpec, check_count, check_name, check_seconds
 from .stage_actors import ActorFactory, StageActors
 from .tasks import StreamingSessionCloseReason, StreamingSessionStatus
 from .timings import StreamingStageIdleInterval, StreamingStageTiming
@@ -63,6 +63,9 @@ class StreamingPipelineOrchestrator:
         cleanup_timeout: float = 60.0,
     ) -> None:
         check_count("metrics_window", metrics_window)
+        check_seconds("cleanup_timeout", cleanup_timeout)
+        if not isinstance(spec, StreamingPipelineSpec):
+            raise ValueError(f"spec must be a StreamingPipelineSpec, got {spec!r}")
         self._graph = PipelineGraph(spec)
         self._clock = clock
         self._actors = StageActors(self._graph, actors)
@@ -71,7 +74,7 @@ class StreamingPipelineOrchestrator:
         )
         self._scheduler = Scheduler(self._graph, self._actors.lanes, clock)
         self._dispatcher = Dispatcher(self._scheduler, self._releaser)
-        self._sessions = SessionTable(self._graph, max(metrics_window, self._graph.widest))
+        self._sessions = SessionTable(self._graph, metrics_window)
         self._closed = False
 
     def __enter__(self) -> StreamingPipelineOrchestrator:
