@@ -805,3 +805,51 @@ def test_arguments_are_checked(options: dict[str, Any]) -> None:
     actors = {name: ManualActor({}) for name in STAGES}
     with pytest.raises(ValueError, match=next(iter(options))):
         StreamingPipelineOrchestrator(**{"spec": chain(), "actors": actors, **options})
+
+
+def test_a_finalizer_in_the_middle_of_scheduling_is_told() -> None:
+    told: list[str] = []
+    meddle = False
+
+    def clock() -> float:
+        if meddle:
+            with pytest.raises(RuntimeError) as raised:
+                o.cancel_session("s")
+            told.append(str(raised.value))
+        return 0.0
+
+    o = StreamingPipelineOrchestrator(chain(), {name: ManualActor({}) for name in STAGES}, clock=clock)
+    o.create_session("s")
+    done = threading.Event()
+
+    def push() -> None:
+        o.push_input("s", 0, "x", 0)
+        done.set()
+
+    meddle = True
+    threading.Thread(target=push, daemon=True).start()
+    assert done.wait(5.0)
+    meddle = False
+    assert told and all("in the middle of scheduling" in text for text in told)
+    assert o.status("s") is StreamingSessionStatus.RUNNING
+
+
+def test_looking_takes_no_scheduling_lock() -> None:
+    with pipeline() as p:
+        o = p.orchestrator
+        o.create_session("s")
+        o.push_input("s", 0, "x", 0)
+        p.run()
+        seen: list[object] = []
+
+        def look() -> None:
+            seen.append(o.session_metrics("s"))
+            seen.append(o.stage_timings("s", "encode"))
+            seen.append(o.stage_idle_intervals("s", "encode"))
+            seen.append((o.status("s"), o.error("s"), o.diagnostics(), o.health(), o.actor_health("encode")))
+
+        looking = threading.Thread(target=look, daemon=True)
+        with o._dispatcher:
+            looking.start()
+            looking.join(5.0)
+        assert len(seen) == 4

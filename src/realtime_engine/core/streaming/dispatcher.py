@@ -26,22 +26,31 @@ class Dispatcher:
 
     Scheduling runs on whichever thread caused it, most often that of the actor which has just answered. Actors are
     called without the lock, so one may answer within ``submit``; such answers are worked off in a loop, not in depth.
+
+    A finalizer that the garbage collector runs on the very thread that schedules gets ``RuntimeError``: if it waited,
+    it would wait for itself, and everybody else for both.
     """
 
     def __init__(self, scheduler: Scheduler, releaser: SessionReleaser) -> None:
         self._scheduler = scheduler
         self._releaser = releaser
         self._lock = threading.Lock()
+        self._holder: int | None = None
         self._here = threading.local()
 
     def __enter__(self) -> Scheduler:
+        here = threading.get_ident()
+        if self._holder == here:
+            raise RuntimeError("this was called in the middle of scheduling, by a finalizer or a clock")
         self._lock.acquire()
+        self._holder = here
         return self._scheduler
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         effects = self._scheduler.take_effects()
+        self._holder = None
         self._lock.release()
         if effects is not None:
             self._perform(effects)
