@@ -410,3 +410,11 @@ def test_a_thread_holds_nothing_of_work_that_is_done(make: Maker) -> None:
 def test_the_capacity_is_checked(make: Maker, capacity: object) -> None:
     with pytest.raises(ValueError, match="mailbox_capacity must be an integer of 1 or more"):
         make(echo, mailbox_capacity=capacity)
+
+
+def test_functions_are_checked(make: Maker) -> None:
+    with pytest.raises(ValueError, match="session_closer must be a function, got 3"):
+        make(echo, session_closer=3)
+    for kind in (LocalStageActor, BatchedStageActor):
+        with pytest.raises(ValueError, match="handler must be a function, got None"):
+            kind(None)

@@ -5,6 +5,10 @@ from __future__ import annotations
 import threading
 from concurrent.futures import Future
 
+import pytest
+
+from realtime_engine.core.streaming.dispatcher import Dispatcher
+from realtime_engine.core.streaming.effects import Effects
 from realtime_engine.core.streaming.errors import StreamingActorBusyError, StreamingActorFailedError
 from realtime_engine.core.streaming.orchestrator import StreamingPipelineOrchestrator
 from realtime_engine.core.streaming.specs import StreamingEdgeSpec, StreamingPipelineSpec
@@ -99,6 +103,20 @@ class Raising(ManualActor):
         raise LookupError("no mailbox")
 
 
+class Absent(ManualActor):
+    """Takes it and gives nothing back."""
+
+    def submit(self, invocation: StreamingStageInvocation) -> Answer:
+        return None
+
+
+class Leaving(ManualActor):
+    """Wants to end the thread that submits."""
+
+    def submit(self, invocation: StreamingStageInvocation) -> Answer:
+        raise SystemExit(3)
+
+
 class Wrong(ManualActor):
     """Answers something that is no mapping."""
 
@@ -130,6 +148,8 @@ def test_whatever_an_actor_does_ends_the_session_only() -> None:
     for actor, message in (
         (Dropping({}), "the actor of stage 'encode' dropped its work"),
         (Raising({}), "no mailbox"),
+        (Absent({}), "NoneType"),
+        (Leaving({}), "the actor of stage 'encode' raised SystemExit: 3"),
         (Torn({}), "torn pages"),
         (Wrong({}), "expected a mapping of ['y'], got int"),
     ):
@@ -160,3 +180,55 @@ def test_an_answer_given_twice_is_counted_and_changes_nothing() -> None:
         o.push_input("s", 0, "x", 0)
         assert len(o.poll_outputs("s")) == 1
         assert o.diagnostics().duplicate_results == 1
+
+
+class Fleeting:
+    """Work that is answered as soon as somebody has looked at its future."""
+
+    def __init__(self) -> None:
+        self.futures = [Future[object]()]
+        self.found = self.futures[0]
+
+    @property
+    def future(self) -> Future[object] | None:
+        return self.futures.pop() if self.futures else None
+
+
+def test_work_that_is_answered_while_it_is_withdrawn() -> None:
+    class Decided:
+        def take_effects(self) -> Effects:
+            return Effects([], [work], [], [session], [])
+
+    class Releaser:
+        def __init__(self) -> None:
+            self.released: list[object] = []
+            self.release = self.released.append
+
+    work, session, releaser = Fleeting(), object(), Releaser()
+    with Dispatcher(Decided(), releaser):
+        pass
+    assert work.found.cancelled()
+    assert releaser.released == [session]
+
+
+def test_an_interrupt_within_a_submit_costs_no_other_session_its_turn() -> None:
+    class Interrupted(ManualActor):
+        def submit(self, invocation: StreamingStageInvocation) -> Answer:
+            if invocation.key.session_id == "first":
+                raise KeyboardInterrupt
+            return super().submit(invocation)
+
+    spec = StreamingPipelineSpec(
+        (unordered("a", "x", "l", 2), unordered("b", "x", "r", 2)),
+        (StreamingEdgeSpec("x", "a", None, 2), StreamingEdgeSpec("x", "b", None, 2)),
+        frozenset({"l", "r"}),
+    )
+    actors = {"a": Interrupted({"l": 0}), "b": ManualActor({"r": 0})}
+    with StreamingPipelineOrchestrator(spec, actors) as o:
+        o.create_session("first")
+        with pytest.raises(KeyboardInterrupt):
+            o.push_input("first", 0, "x", 0)
+        while actors["b"].taken:
+            actors["b"].answer()
+        assert o.wait_until_idle("first")  # released: nothing that was admitted has been lost
+        assert o.status("first") is StreamingSessionStatus.FAILED

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -35,6 +36,7 @@ from realtime_engine.core.serve import run_engine
 from realtime_engine.core.streaming import LocalStageActor, StreamingEngine, serving
 from realtime_engine.core.streaming import engine as engine_module
 from realtime_engine.core.streaming.errors import StreamingActorFailedError
+from realtime_engine.core.streaming.tasks import StreamingSessionStatus
 from realtime_engine.testing import EngineCase, check_engine
 
 from .counting import SPEC, CountingModel, Made, Turnstile, counting_engine
@@ -334,6 +336,23 @@ async def test_a_pause_is_answered_when_the_chunks_in_flight_are_out(model: Coun
     assert [item.active for item in answers if isinstance(item, ActiveChanged)] == [False, True, False]
 
 
+async def test_of_two_pauses_neither_is_answered_before_the_chunks_in_flight(
+    model: CountingModel, gate: Turnstile
+) -> None:
+    async with served(model) as table:
+        player = await table.join("a")
+        await gate.await_entry()
+        player.put(SetActive("a", False), SetActive("a", False), Attach("a"))
+        stranger = await table.join("b")  # by then they have been applied
+        gate.open()
+        while not isinstance(await player.next(), Attached):
+            continue
+        *chunks, first, second, _ = player.items[1:]
+        assert chunks and all(isinstance(item, Chunk) for item in chunks)
+        assert first == second == ActiveChanged("a", False, epoch=1)
+        assert stranger.items[0] == Attached("b", epoch=1)
+
+
 async def test_a_reset_keeps_the_pause(model: CountingModel) -> None:
     async with served(model) as table:
         player = await table.join("a")
@@ -364,6 +383,43 @@ async def test_a_stage_that_raises_ends_its_session_alone(model: CountingModel) 
         player.put(Attach("a", {"seed": 1}))
         assert (await player.event(Attached)).epoch == 2
         await player.chunks(5)
+
+
+INTERRUPTS = [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit(), StopAsyncIteration()]
+
+
+@pytest.mark.parametrize("interrupt", INTERRUPTS, ids=repr)
+async def test_a_stage_that_wants_to_exit_ends_its_session_alone(
+    model: CountingModel, interrupt: BaseException
+) -> None:
+    def leave(work: Any) -> None:
+        if work.key.session_id == "a" and work.key.sequence_id == 1:
+            raise interrupt
+
+    model.before_act = leave
+    async with served(model) as table:
+        player, other = await table.join("a"), await table.join("b")
+        failed = await player.event(Failed)
+        assert failed.fatal and failed.error.startswith(
+            f"StageInterruptError: stage 'act' raised {type(interrupt).__name__}"
+        )
+        await other.chunks(3)
+
+
+@pytest.mark.parametrize("hook", ["inputs", "controls"])
+async def test_a_mapping_that_wants_to_exit_ends_its_session_alone(model: CountingModel, hook: str) -> None:
+    def leave(given: object) -> Any:
+        if hook == "inputs" or given:
+            raise SystemExit(3)
+        return {"control": given}
+
+    actors = {"plan": LocalStageActor(model.plan), "act": LocalStageActor(model.act)}
+    table = Table(StreamingEngine(SPEC, actors, EngineManifest(1), **{hook: leave}))
+    player = await table.join("a")
+    if hook == "controls":
+        player.put(Action("a", {"move": 1}))
+    assert "SystemExit" in (await player.event(Failed)).error
+    await table.end()
 
 
 async def test_a_context_that_the_model_does_not_take_ends_the_session(model: CountingModel) -> None:
@@ -457,6 +513,26 @@ async def test_a_stuck_stage_keeps_only_what_it_holds(
         while not isinstance(item := await stranger.next(), Attached):
             stranger.put(Attach("b", {"seed": 1}))
         assert item.epoch == 1
+
+
+async def test_any_number_of_stuck_sessions_keep_nobody_else(
+    model: CountingModel, gate: Turnstile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "_RELEASE_TIMEOUT_S", 3 * PATIENCE_S)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    async with served(model, max_sessions=9) as table:
+        first = await table.join("a")
+        await gate.await_entry()
+        others = [await table.join(f"b{number}") for number in range(7)]
+        first.put(Detach("a"))
+        for other in others:
+            other.put(Detach(other.id))  # behind the one that holds the stage
+        while table.engine.pipeline.status("a") is StreamingSessionStatus.RUNNING:  # noqa: ASYNC110 (no event for it)
+            await asyncio.sleep(0)
+        stranger = table.player("c")
+        stranger.put(Attach("c", {"seed": 1}))
+        assert isinstance(await stranger.next(), Attached)
+        gate.open()
 
 
 # -- the end

@@ -139,3 +139,34 @@ def test_its_session_id_must_be_free(pipeline: StreamingPipelineOrchestrator) ->
     with pytest.raises(SessionActiveError):
         next(run_offline(pipeline, feed(1)))
     assert len(list(run_offline(pipeline, feed(1), controls={"gain": 1}, session_id="other"))) == 2
+
+
+def test_a_run_that_was_left_does_not_meddle_with_the_next(pipeline: StreamingPipelineOrchestrator) -> None:
+    gate = threading.Event()
+
+    def slow() -> Iterator[dict[str, object]]:
+        yield from feed(2)
+        assert gate.wait(PATIENCE_S)
+        yield from feed(2)
+
+    first = run_offline(pipeline, slow(), controls={"gain": 1})
+    next(first)
+    (feeder,) = (thread for thread in threading.enumerate() if thread.name == "feed offline")
+    first.close()  # type: ignore[attr-defined]
+    second = run_offline(pipeline, feed(10), controls={"gain": 1})
+    next(second)
+    gate.set()  # the first run's inputs go on, and its session's id is another's now
+    feeder.join(PATIENCE_S)
+    assert not feeder.is_alive()
+    assert len(list(second)) == 19
+
+
+def test_what_is_no_mapping_ends_it_with_an_error(pipeline: StreamingPipelineOrchestrator) -> None:
+    with pytest.raises(ValueError, match="inputs must be a mapping"):
+        list(run_offline(pipeline, [{"x": 1}, None, {"x": 2}], controls={"gain": 1}))
+
+
+async def test_it_refuses_to_block_an_event_loop(pipeline: StreamingPipelineOrchestrator) -> None:
+    with pytest.raises(RuntimeError, match="inside an event loop use push_inputs"):
+        next(run_offline(pipeline, feed(1)))
+    pipeline.create_session("offline")  # nothing was begun

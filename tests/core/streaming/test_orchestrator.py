@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import itertools
+import sys
 import threading
 import time
+import traceback
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -32,6 +35,7 @@ from realtime_engine.core.streaming.tasks import StreamingSessionCloseReason, St
 
 from .manual_actors import InlineActor, ManualActor
 from .pipelines import Clock, chain, diamond
+from .workers import PATIENCE_S
 
 STAGES = ("encode", "denoise", "decode")
 PRODUCES = {"encode": "y", "denoise": "z", "decode": "out", "left": "l", "right": "r", "join": "out"}
@@ -695,3 +699,158 @@ def test_values_are_let_go_of_outside_the_lock() -> None:
         p.actors["encode"].taken.clear()
         gc.collect()
     assert len(asked) == 3
+
+
+def test_a_task_whose_loop_is_gone_holds_nobody_up() -> None:
+    """The collector throws it away, at the worst moment: while the scheduling lock is held."""
+    collect = False
+
+    def clock() -> float:
+        if collect:
+            gc.collect()
+        return 0.0
+
+    actors = {name: ManualActor({PRODUCES[name]: 0}) for name in STAGES}
+    o = StreamingPipelineOrchestrator(chain(), actors, clock=clock)
+    o.create_session("s")
+
+    async def push() -> None:
+        for sequence_id in itertools.count():
+            await o.push_inputs("s", sequence_id, {"x": 0})
+
+    def abandon() -> None:
+        loop = asyncio.new_event_loop()
+        task = loop.create_task(push())
+        task._log_destroy_pending = False  # it is meant
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
+
+    abandon()
+    done = threading.Event()
+
+    def use() -> None:
+        nonlocal collect
+        with contextlib.suppress(TimeoutError):
+            o.cancel_session("s", timeout=0.0)  # wakes the task: nothing else knows it from here on
+        collect = True
+        o.create_session("t")
+        o.push_input("t", 0, "x", 0)
+        done.set()
+
+    threading.Thread(target=use, daemon=True).start()
+    assert done.wait(PATIENCE_S)
+
+
+def test_an_error_that_is_raised_often_does_not_grow() -> None:
+    def depth(error: BaseException) -> int:
+        return len(traceback.extract_tb(error.__traceback__))
+
+    with pipeline() as p:
+        o = p.orchestrator
+        o.create_session("s")
+        o.push_input("s", 0, "x", 0)
+        p.actors["encode"].answer(error=ValueError("broken"))
+        depths = []
+        for _ in range(3):
+            with pytest.raises(ValueError, match="broken") as raised:
+                o.drain_session("s")
+            depths.append(depth(raised.value))
+        assert depths[0] == depths[2]
+
+
+def test_the_callers_mapping_is_not_asked_under_the_lock() -> None:
+    class Curious(dict[str, object]):
+        def keys(self) -> Any:
+            o.status("s")
+            o.poll_outputs("s")
+            return super().keys()
+
+        def items(self) -> Any:
+            o.poll_outputs("s")
+            return super().items()
+
+    with pipeline() as p:
+        o = p.orchestrator
+        o.create_session("s")
+        done = threading.Event()
+
+        def push() -> None:
+            assert o.try_push_inputs("s", 0, Curious(x=0))
+            done.set()
+
+        threading.Thread(target=push, daemon=True).start()
+        assert done.wait(PATIENCE_S)
+
+
+@pytest.mark.parametrize("inputs", [None, ["x"], {"x"}, "x", 3, {}, {"nobody": 0}, {None: 0}])
+def test_inputs_are_a_mapping(inputs: Any) -> None:
+    with pipeline() as p:
+        p.orchestrator.create_session("s")
+        with pytest.raises(ValueError, match="inputs|input of"):
+            p.orchestrator.try_push_inputs("s", 0, inputs)
+
+
+def test_an_edge_as_wide_as_can_be_costs_only_what_waits_there() -> None:
+    o = inline(chain(sys.maxsize))
+    o.create_session("s")
+    for sequence_id in range(300):
+        o.push_input("s", sequence_id, "x", sequence_id)
+    assert sequences(o.poll_outputs("s")) == list(range(300))
+    assert [timing.sequence_id for timing in o.stage_timings("s", "decode")] == list(range(172, 300))
+
+
+@pytest.mark.parametrize(
+    "options", [{"cleanup_timeout": None}, {"cleanup_timeout": -1}, {"metrics_window": 0}, {"spec": 3}]
+)
+def test_arguments_are_checked(options: dict[str, Any]) -> None:
+    actors = {name: ManualActor({}) for name in STAGES}
+    with pytest.raises(ValueError, match=next(iter(options))):
+        StreamingPipelineOrchestrator(**{"spec": chain(), "actors": actors, **options})
+
+
+def test_a_finalizer_in_the_middle_of_scheduling_is_told() -> None:
+    told: list[str] = []
+    meddle = False
+
+    def clock() -> float:
+        if meddle:
+            with pytest.raises(RuntimeError) as raised:
+                o.cancel_session("s")
+            told.append(str(raised.value))
+        return 0.0
+
+    o = StreamingPipelineOrchestrator(chain(), {name: ManualActor({}) for name in STAGES}, clock=clock)
+    o.create_session("s")
+    done = threading.Event()
+
+    def push() -> None:
+        o.push_input("s", 0, "x", 0)
+        done.set()
+
+    meddle = True
+    threading.Thread(target=push, daemon=True).start()
+    assert done.wait(PATIENCE_S)
+    meddle = False
+    assert told and all("in the middle of scheduling" in text for text in told)
+    assert o.status("s") is StreamingSessionStatus.RUNNING
+
+
+def test_looking_takes_no_scheduling_lock() -> None:
+    with pipeline() as p:
+        o = p.orchestrator
+        o.create_session("s")
+        o.push_input("s", 0, "x", 0)
+        p.run()
+        seen: list[object] = []
+
+        def look() -> None:
+            seen.append(o.session_metrics("s"))
+            seen.append(o.stage_timings("s", "encode"))
+            seen.append(o.stage_idle_intervals("s", "encode"))
+            seen.append((o.status("s"), o.error("s"), o.diagnostics(), o.health(), o.actor_health("encode")))
+
+        looking = threading.Thread(target=look, daemon=True)
+        with o._dispatcher:
+            looking.start()
+            looking.join(PATIENCE_S)
+        assert len(seen) == 4

@@ -103,3 +103,11 @@ def test_the_history_does_not_grow_while_nothing_comes_out() -> None:
         history.applied(AppliedAction(number), {"c": number + 1})
     assert len(history._versions["c"]) == 4096
     assert history.action_of({"c": 9_000}) == AppliedAction(8_999)
+
+
+def test_a_version_that_is_forgotten_is_not_taken_for_a_newer_one() -> None:
+    history = ControlHistory(["steer"])
+    for number in range(1, 5001):
+        history.applied(AppliedAction(number, number), {"steer": number})
+    assert history.action_of({"steer": 3}) == AppliedAction()
+    assert history.action_of({"steer": 4000}) == AppliedAction(4000, 4000)

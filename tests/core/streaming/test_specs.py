@@ -22,6 +22,8 @@ X, Y = frozenset({"x"}), frozenset({"y"})
     [
         ({"stage_id": ""}, "stage_id must be a name"),
         ({"consumes": "x"}, "stage 'a': consumes must be a set of names"),
+        ({"consumes": None}, "stage 'a': consumes must be a collection, got None"),
+        ({"produces": [["y"]]}, "stage 'a': produces must be a name, got \\['y'\\]"),
         ({"produces": frozenset({""})}, "stage 'a': produces must be a name"),
         ({"produces": X}, "stage 'a': consumes and produces 'x'"),
         ({"ordering": "none"}, "stage 'a': ordering must be a StageOrdering"),
@@ -57,6 +59,9 @@ def test_groups_and_pipelines() -> None:
         StreamingResourceGroupSpec("gpu", 0)
     with pytest.raises(ValueError, match="stages must hold StreamingStageSpec, got 'a'"):
         StreamingPipelineSpec(("a",), ())
+    for parts in ({"stages": None}, {"edges": 3}, {"resource_groups": None}, {"output_artifacts": None}):
+        with pytest.raises(ValueError, match=f"{next(iter(parts))} must be a collection"):
+            StreamingPipelineSpec(**{"stages": (), "edges": (), **parts})
     with pytest.raises(ValueError, match="output_capacity_per_session"):
         StreamingPipelineSpec((), (), output_capacity_per_session=0)
     with pytest.raises(ValueError, match="output_artifacts must be a set of names"):

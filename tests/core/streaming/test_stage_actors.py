@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -77,3 +79,72 @@ def test_closing_is_bounded_and_survives_errors() -> None:
     assert actors.close(lambda: 0.01) == ["encode"]
     gate.set()
     assert actors.lanes[2].actor.health().state is StreamingActorState.CLOSED
+
+
+def dead_encode(factory: Callable[[], Any]) -> StageActors:
+    """A stage whose actor is dead, and which ``factory`` is to make again."""
+    first = ManualActor({})
+    answers = [lambda: first]
+    actors = StageActors(
+        GRAPH,
+        {
+            "encode": lambda: (answers.pop() if answers else factory)(),
+            "denoise": ManualActor({}),
+            "decode": ManualActor({}),
+        },
+    )
+    first.die()
+    return actors
+
+
+def test_who_finds_a_new_actor_alive_may_rely_on_it() -> None:
+    """Else a session could begin between the two with the dead one."""
+    actors = dead_encode(lambda: ManualActor({}))
+    seen: list[StreamingActorState] = []
+    actors.revive(lambda *_: seen.append(actors.health()["encode"].state))
+    assert seen == [StreamingActorState.FAILED]
+    assert actors.health()["encode"].state is StreamingActorState.RUNNING
+
+
+def test_an_actor_that_comes_after_the_close_is_closed() -> None:
+    made = ManualActor({})
+
+    def late() -> ManualActor:
+        actors.close(lambda: 5.0)
+        return made
+
+    actors = dead_encode(late)
+    with pytest.raises(StreamingActorFailedError, match="the pipeline was closed"):
+        actors.revive(lambda *_: None)
+    assert made.state is StreamingActorState.CLOSED
+
+
+@pytest.mark.parametrize("made", [None, 3, "actor"])
+def test_a_factory_makes_actors(made: object) -> None:
+    with pytest.raises(TypeError, match="must return an actor"):
+        StageActors(GRAPH, dict.fromkeys(GRAPH.index, lambda: made))
+    with pytest.raises(StreamingActorFailedError, match="must return an actor"):
+        dead_encode(lambda: made).revive(none_replaced)
+
+
+def test_a_factory_that_wants_to_exit_does_not() -> None:
+    def leave() -> None:
+        raise SystemExit(3)
+
+    with pytest.raises(StreamingActorFailedError, match="SystemExit: 3"):
+        dead_encode(leave).revive(none_replaced)
+
+
+def test_a_class_is_a_factory() -> None:
+    class Ready(ManualActor):
+        def __init__(self) -> None:
+            super().__init__({})
+
+    actors = StageActors(GRAPH, dict.fromkeys(GRAPH.index, Ready))
+    assert len({lane.actor for lane in actors.lanes}) == 3
+
+
+@pytest.mark.parametrize("actors", [None, 3, ["encode", "denoise", "decode"]])
+def test_actors_are_a_mapping(actors: Any) -> None:
+    with pytest.raises(ValueError, match="actors must be a mapping"):
+        StageActors(GRAPH, actors)

@@ -36,6 +36,22 @@ def test_the_newest_are_kept() -> None:
     assert [(i.previous_sequence_id, i.sequence_id) for i in record.idle_intervals("a", ())] == [(6, 7), (7, 8), (8, 9)]
 
 
+def test_a_row_is_of_one_sequence() -> None:
+    """More wait at the stage than the record keeps, and they come out of order."""
+    record = StageRecord(2)
+    for seq in range(5):
+        record.ready(seq, 1.0 + seq)
+    record.admitted(0, 10.0, 0, 0)
+    record.begun(1, 11.0)
+    record.completed(0, 12.0)
+    assert record.timings("a") == (StreamingStageTiming("a", 3, 4.0), StreamingStageTiming("a", 4, 5.0))
+    record.ready(7, 8.0)  # overtakes 6, in whose row 3 still is
+    assert record.timings("a") == (StreamingStageTiming("a", 7, 8.0),)
+    record.ready(6, 9.0)
+    record.ready(1, 9.5)
+    assert [timing.sequence_id for timing in record.timings("a")] == [6, 7]
+
+
 @pytest.mark.parametrize(
     ("times", "hold", "missing", "reason"),
     [

@@ -87,3 +87,6 @@ def test_a_worker_may_outlive_its_actor() -> None:
 def test_the_method_is_checked() -> None:
     with pytest.raises(ValueError, match="method_name must be the name of a method .* got 'triple'"):
         make(Worker(), "triple")
+    for builders in ((None, dict), (dict, "y")):
+        with pytest.raises(ValueError, match="put_builder must be a function"):
+            ParallelWorkerStageActor(Worker(), "double", *builders)

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from .errors import InvalidStageOutputError, StreamingActorFailedError
+from .specs import check_callable, check_count, check_seconds
 from .tasks import StreamingStageInvocation
-from .thread_actor import SessionCloser, ThreadActor, Work, check_count
+from .thread_actor import SessionCloser, ThreadActor, Work
 
 __all__ = ["BatchedStageActor"]
 
@@ -43,8 +44,8 @@ class BatchedStageActor(ThreadActor):
         linger_seconds: float = 0.0,
     ) -> None:
         check_count("max_batch", max_batch)
-        if not 0.0 <= linger_seconds < float("inf"):
-            raise ValueError(f"linger_seconds must be a finite number of seconds, 0 or more, got {linger_seconds!r}")
+        check_seconds("linger_seconds", linger_seconds)
+        check_callable("handler", handler)
         self._handler = handler
         self._max_batch = max_batch
         self._linger_s = linger_seconds

@@ -13,7 +13,7 @@ from ..errors import reraise_interrupt
 from ..waiters import wake
 from .cleanup import SessionReleaser
 from .effects import Effects
-from .errors import InvalidStageOutputError, StreamingActorBusyError, StreamingActorFailedError
+from .errors import InvalidStageOutputError, StreamingActorBusyError, StreamingActorFailedError, contained
 from .scheduler import Scheduler
 from .session import RUNNING
 from .work import ActorLane, StageWork, WithdrawnError
@@ -26,30 +26,40 @@ class Dispatcher:
 
     Scheduling runs on whichever thread caused it, most often that of the actor which has just answered. Actors are
     called without the lock, so one may answer within ``submit``; such answers are worked off in a loop, not in depth.
+
+    A finalizer that the garbage collector runs on the very thread that schedules gets ``RuntimeError``: if it waited,
+    it would wait for itself, and everybody else for both.
     """
 
     def __init__(self, scheduler: Scheduler, releaser: SessionReleaser) -> None:
         self._scheduler = scheduler
         self._releaser = releaser
         self._lock = threading.Lock()
+        self._holder: int | None = None
         self._here = threading.local()
 
     def __enter__(self) -> Scheduler:
+        here = threading.get_ident()
+        if self._holder == here:
+            raise RuntimeError("this was called in the middle of scheduling, by a finalizer or a clock")
         self._lock.acquire()
+        self._holder = here
         return self._scheduler
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         effects = self._scheduler.take_effects()
+        self._holder = None
         self._lock.release()
         if effects is not None:
             self._perform(effects)
 
     def _perform(self, effects: Effects) -> None:
         for work in effects.withdrawn:
-            if work.future is not None:  # else the thread that submits it sees that the session has ended
-                work.future.cancel()
+            future = work.future  # which its answer takes away, at any moment
+            if future is not None:  # else the thread that submits it sees that the session has ended
+                future.cancel()
         if effects.started:
             self._submit_all(effects.started)
         if effects.woken:
@@ -63,11 +73,17 @@ class Dispatcher:
             waiting.extend(works)
             return
         waiting = self._here.waiting = deque(works)
+        interrupt: KeyboardInterrupt | None = None
         try:
             while waiting:
-                self._submit(waiting.popleft())
+                try:
+                    self._submit(waiting.popleft())
+                except KeyboardInterrupt as error:  # the others are of other sessions
+                    interrupt = error
         finally:
             self._here.waiting = None
+        if interrupt is not None:
+            raise interrupt
 
     def _submit(self, work: StageWork) -> None:
         invocation = work.invocation
@@ -75,18 +91,15 @@ class Dispatcher:
             self._answer(work, None, WithdrawnError("the session ended"))
             return
         try:
-            future = work.lane.actor.submit(invocation)
+            future = work.future = work.lane.actor.submit(invocation)
+            if work.session.status is not RUNNING:
+                future.cancel()
+            future.add_done_callback(partial(self._answered, work))
         except StreamingActorBusyError:
             self._postpone(work)
-            return
-        except BaseException as error:  # whatever an actor raises is the end of this session only
-            self._answer(work, None, error)
+        except BaseException as error:  # whatever an actor raises, or returns, is the end of this session only
+            self._answer(work, None, contained(error, f"the actor of stage {stage_of(work)!r}"))
             reraise_interrupt(error)
-            return
-        work.future = future
-        if work.session.status is not RUNNING:
-            future.cancel()
-        future.add_done_callback(partial(self._answered, work))
 
     def _postpone(self, work: StageWork) -> None:
         with self as scheduler:
@@ -124,13 +137,14 @@ def outcome(
         if work.session.status is not RUNNING:
             return None, WithdrawnError("the session ended")
         return None, StreamingActorFailedError(f"the actor of stage {stage_of(work)!r} dropped its work")
-    error = future.exception()
-    if error is not None:
-        return None, error
+    where = f"stage {stage_of(work)!r}"
+    raised = future.exception()
+    if raised is not None:
+        return None, contained(raised, where)
     try:
         return checked_outputs(work, future.result()), None
     except BaseException as error:  # of a mapping that is a handler's own
-        return None, error
+        return None, contained(error, where)
 
 
 def checked_outputs(work: StageWork, given: object) -> dict[str, object]:

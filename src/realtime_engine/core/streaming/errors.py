@@ -7,6 +7,7 @@
             StreamingActorBusyError      an actor's mailbox is full; try again later
             StreamingActorFailedError    an actor is dead or closed
             StreamingWorkerError         what a worker process raised, where the exception itself cannot travel
+            StageInterruptError          a stage raised what would end a thread or an event loop, such as SystemExit
             StreamingSessionError        the session does not take this call now
                 UnknownSessionError      (KeyError) no such session, or it is gone
                 SessionActiveError       (ValueError) the id is in use, or its cleanup is not done
@@ -19,13 +20,14 @@
 
 from __future__ import annotations
 
-from ..errors import RealtimeEngineError
+from ..errors import RealtimeEngineError, describe
 
 __all__ = [
     "InvalidStageOutputError",
     "SequenceError",
     "SessionActiveError",
     "SessionEndedError",
+    "StageInterruptError",
     "StreamingActorBusyError",
     "StreamingActorFailedError",
     "StreamingBackpressureError",
@@ -51,6 +53,14 @@ class StreamingActorFailedError(StreamingError):
 
 class StreamingWorkerError(StreamingError):
     """What a worker process raised, in words; the exception itself cannot be pickled."""
+
+
+class StageInterruptError(StreamingError):
+    """A stage or a mapping of the author's raised what ends a thread, a task or an iterator; that is its cause.
+
+    ``SystemExit``, ``CancelledError`` and ``StopIteration`` mean something to whoever they are raised at, and would end
+    a server for what is the fault of one session.
+    """
 
 
 class StreamingSessionError(StreamingError):
@@ -85,3 +95,12 @@ class InvalidStageOutputError(StreamingError, ValueError):
 
 class StreamingCleanupError(StreamingError):
     """What a session held could not be released."""
+
+
+def contained(error: BaseException, where: str) -> Exception:
+    """``error`` itself, or a :class:`StageInterruptError` in place of one that would end more than a session."""
+    if isinstance(error, Exception) and not isinstance(error, StopIteration | StopAsyncIteration):
+        return error
+    stand_in = StageInterruptError(f"{where} raised {describe(error)}")
+    stand_in.__cause__ = error
+    return stand_in

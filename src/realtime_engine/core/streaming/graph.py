@@ -74,11 +74,6 @@ class PipelineGraph:
         self.stages: tuple[StageTable, ...] = tuple(self._table(stage) for stage in order)
         self.producers: tuple[int, ...] = tuple(self.index[producers[name]] for name in self.outputs)
 
-    @property
-    def widest(self) -> int:
-        """More sequences of a session than a stage can be busy with at a time."""
-        return 1 + max(table.spec.max_in_flight_per_session + max(table.capacities.values()) for table in self.stages)
-
     def _external(self, kind: str) -> dict[str, tuple[int, ...]]:
         targets: dict[str, list[int]] = {}
         for edge in self.spec.edges:

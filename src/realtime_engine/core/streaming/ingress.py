@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from .errors import SequenceError, SessionEndedError
 from .graph import PipelineGraph
@@ -26,6 +26,15 @@ def check_artifacts(graph: PipelineGraph, artifacts: Collection[str]) -> None:
             raise ValueError(f"{artifact!r} is a control: use set_control")
         if artifact not in graph.inputs:
             raise ValueError(f"{artifact!r} is not an input of the pipeline; expected some of {sorted(graph.inputs)}")
+
+
+def checked_inputs(graph: PipelineGraph, inputs: Mapping[str, object]) -> dict[str, object]:
+    """A copy, so that a mapping of the caller's own is never asked again under a lock. ``ValueError`` as above."""
+    if not isinstance(inputs, Mapping):
+        raise ValueError(f"inputs must be a mapping of artifacts to values, got {type(inputs).__name__}")
+    given = dict(inputs)
+    check_artifacts(graph, given)
+    return given
 
 
 def check_sequence(session: StreamingSession, sequence_id: int, artifacts: Collection[str]) -> None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..equality import same_value
+from ..errors import reraise_interrupt
 from ..messages import Stamps
+from .errors import contained
 from .request import NO_ACTION, AppliedAction, ChunkRequest, ControlHistory, PlayerInput
 
 if TYPE_CHECKING:
     from .orchestrator import StreamingPipelineOrchestrator
     from .outputs import StreamingOutput
 
+T = TypeVar("T")
 Controls = Callable[[Mapping[str, Any]], Mapping[str, object]]
 Inputs = Callable[[ChunkRequest], Mapping[str, object]]
 
@@ -80,7 +83,7 @@ class Life:
     def next_request(self) -> tuple[int, Mapping[str, object]]:
         """The next sequence and its inputs. It counts as in flight."""
         request = ChunkRequest(self._session_id, self._next_sequence, self._player)
-        inputs = self._ports.to_inputs(request)
+        inputs = mapped(self._ports.to_inputs, request, "the mapping to inputs")
         self._next_sequence += 1
         self._requests.append(request)
         return request.sequence_id, inputs
@@ -115,7 +118,7 @@ class Life:
 
     def _set_controls(self, conditioning: Mapping[str, Any], applied: AppliedAction) -> None:
         """Set what has changed, or all when nothing has, so that a chunk can tell of every action."""
-        values = self._ports.to_controls(conditioning)
+        values = mapped(self._ports.to_controls, conditioning, "the mapping to controls")
         changed = {
             name: value
             for name, value in values.items()
@@ -127,3 +130,15 @@ class Life:
             for name, value in (changed or values).items()
         }
         self._history.applied(applied, versions)
+
+
+def mapped(mapping: Callable[[T], Mapping[str, object]], given: T, what: str) -> Mapping[str, object]:
+    """What the author's function makes of it. Nothing that it raises ends more than its session."""
+    try:
+        return mapping(given)
+    except BaseException as error:
+        reraise_interrupt(error)
+        found = contained(error, what)
+        if found is error:
+            raise
+        raise found from error

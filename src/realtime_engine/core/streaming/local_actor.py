@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .specs import check_callable
 from .thread_actor import SessionCloser, StageHandler, ThreadActor, Work
 
 __all__ = ["LocalStageActor"]
@@ -28,6 +29,7 @@ class LocalStageActor(ThreadActor):
         name: str = "local-stage-actor",
         session_closer: SessionCloser | None = None,
     ) -> None:
+        check_callable("handler", handler)
         self._handler = handler
         super().__init__(mailbox_capacity, 1, name, session_closer)
 

@@ -16,6 +16,7 @@ from .tasks import StreamingSessionStatus
 __all__ = ["run_offline"]
 
 _NOTHING: Mapping[str, object] = MappingProxyType({})
+_NONE_LEFT: Mapping[str, object] = MappingProxyType({})  # known by its identity
 
 
 def run_offline(
@@ -37,9 +38,11 @@ def run_offline(
         session_id: of the session that is made for it.
 
     Raises:
+        RuntimeError: called inside an event loop.
         SessionActiveError: the session id is in use.
         BaseException: what a stage or ``inputs`` raised, after the outputs before it.
     """
+    check_no_loop()
     pipeline.create_session(session_id)
     feeder = _Feeder(pipeline, session_id, inputs)
     loop = asyncio.new_event_loop()
@@ -55,7 +58,19 @@ def run_offline(
             raise feeder.error
     finally:
         loop.close()
-        pipeline.close_session(session_id, timeout=60.0)
+        try:
+            pipeline.close_session(session_id, timeout=60.0)
+        finally:
+            feeder.stop()
+
+
+def check_no_loop() -> None:
+    """``RuntimeError`` on the thread of a running event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RuntimeError("run_offline blocks its thread; inside an event loop use push_inputs and outputs instead")
 
 
 async def _next(outputs: AsyncIterator[StreamingOutput]) -> StreamingOutput | None:
@@ -73,25 +88,42 @@ class _Feeder(threading.Thread):
         self._pipeline = pipeline
         self._session_id = session_id
         self._inputs = inputs
+        self._turn = threading.Lock()  # held while it uses the session; never while it waits for inputs
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Never use the session again; to be called once that has been closed. Its id may be another's from here on."""
+        with self._turn:
+            self._stopped = True
 
     def run(self) -> None:
         try:
             asyncio.run(self._feed())
         except BaseException as error:
-            with contextlib.suppress(StreamingError, TimeoutError):  # closing the session tells what stays of it
-                if self._pipeline.status(self._session_id) is StreamingSessionStatus.RUNNING:
-                    self.error = error
-                    self._pipeline.cancel_session(self._session_id)
+            with self._turn:
+                if not self._stopped:
+                    self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        with contextlib.suppress(StreamingError, TimeoutError):  # closing the session tells what stays of it
+            if self._pipeline.status(self._session_id) is StreamingSessionStatus.RUNNING:
+                self.error = error
+                self._pipeline.cancel_session(self._session_id)
 
     async def _feed(self) -> None:
         iterator = iter(self._inputs)
-        following = next(iterator, None)
-        if following is None:
-            self._pipeline.drain_session(self._session_id)
+        following = next(iterator, _NONE_LEFT)
         sequence_id = 0
-        while following is not None:
-            current, following = following, next(iterator, None)
-            if following is None:
-                self._pipeline.finish_inputs(self._session_id, sequence_id)
-            await self._pipeline.push_inputs(self._session_id, sequence_id, current)
+        while following is not _NONE_LEFT:
+            current, following = following, next(iterator, _NONE_LEFT)
+            with self._turn:
+                if self._stopped:
+                    return
+                if following is _NONE_LEFT:
+                    self._pipeline.finish_inputs(self._session_id, sequence_id)
+                await self._pipeline.push_inputs(self._session_id, sequence_id, current)
             sequence_id += 1
+        if sequence_id == 0:
+            with self._turn:
+                if not self._stopped:
+                    self._pipeline.drain_session(self._session_id)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import TracebackType
 
-from ..waiters import enlist
+from ..waiters import Waiter, enlist
 from .actor import StreamingActorHealth, StreamingStageActor
 from .cleanup import SessionReleaser
 from .deadline import Deadline
@@ -16,13 +18,13 @@ from .dispatcher import Dispatcher
 from .errors import StreamingBackpressureError, StreamingSessionError
 from .graph import PipelineGraph
 from .health import StreamingPipelineHealth
-from .ingress import check_artifacts, check_final, check_open, check_sequence, has_room
+from .ingress import check_artifacts, check_final, check_open, check_sequence, checked_inputs, has_room
 from .metrics import StreamingSessionMetrics
 from .outputs import StreamingOutput
 from .scheduler import Scheduler
 from .session import RUNNING, StreamingSession
 from .session_table import SessionTable
-from .specs import StreamingPipelineSpec, check_count, check_name
+from .specs import StreamingPipelineSpec, check_count, check_name, check_seconds
 from .stage_actors import ActorFactory, StageActors
 from .tasks import StreamingSessionCloseReason, StreamingSessionStatus
 from .timings import StreamingStageIdleInterval, StreamingStageTiming
@@ -61,6 +63,9 @@ class StreamingPipelineOrchestrator:
         cleanup_timeout: float = 60.0,
     ) -> None:
         check_count("metrics_window", metrics_window)
+        check_seconds("cleanup_timeout", cleanup_timeout)
+        if not isinstance(spec, StreamingPipelineSpec):
+            raise ValueError(f"spec must be a StreamingPipelineSpec, got {spec!r}")
         self._graph = PipelineGraph(spec)
         self._clock = clock
         self._actors = StageActors(self._graph, actors)
@@ -69,7 +74,7 @@ class StreamingPipelineOrchestrator:
         )
         self._scheduler = Scheduler(self._graph, self._actors.lanes, clock)
         self._dispatcher = Dispatcher(self._scheduler, self._releaser)
-        self._sessions = SessionTable(self._graph, max(metrics_window, self._graph.widest))
+        self._sessions = SessionTable(self._graph, metrics_window)
         self._closed = False
 
     def __enter__(self) -> StreamingPipelineOrchestrator:
@@ -121,7 +126,7 @@ class StreamingPipelineOrchestrator:
         Raises:
             TimeoutError: after ``timeout`` seconds; the session goes on draining.
             StreamingCleanupError: a stage could not release it.
-            BaseException: what the session has failed with, so that not everything was made.
+            Exception: what the session has failed with, so that not everything was made.
         """
         session, deadline = self._sessions.get(session_id), Deadline(timeout)
         with self._dispatcher as scheduler:
@@ -130,8 +135,7 @@ class StreamingPipelineOrchestrator:
         if not self._watch(session, lambda: session.finished or session.status is not RUNNING, deadline):
             raise TimeoutError(f"session {session_id!r} was not drained within {timeout} s")
         self._end(session, StreamingSessionStatus.CLOSED, StreamingSessionCloseReason.CLOSED, deadline)
-        if session.error is not None:
-            raise session.error
+        session.raise_error()
 
     def cancel_session(self, session_id: str, timeout: float = 5.0) -> None:
         """Drop what waits, and release the session when its work in progress is over; its outputs stay readable.
@@ -174,24 +178,19 @@ class StreamingPipelineOrchestrator:
 
     def try_push_inputs(self, session_id: str, sequence_id: int, inputs: Mapping[str, object]) -> bool:
         """Give inputs of a sequence, all or none. False when there is no room now. Errors as in :meth:`push_input`."""
-        session = self._sessions.get(session_id)
+        session, given = self._sessions.get(session_id), checked_inputs(self._graph, inputs)
         with self._dispatcher as scheduler:
-            return self._try_push(scheduler, session, sequence_id, inputs)
+            return self._try_push(scheduler, session, sequence_id, given)
 
     async def push_inputs(self, session_id: str, sequence_id: int, inputs: Mapping[str, object]) -> None:
         """Give inputs of a sequence, all at once, as soon as there is room. Errors as in :meth:`push_input`."""
-        session = self._sessions.get(session_id)
+        session, given = self._sessions.get(session_id), checked_inputs(self._graph, inputs)
         while True:
             with self._dispatcher as scheduler:
-                if self._try_push(scheduler, session, sequence_id, inputs):
+                if self._try_push(scheduler, session, sequence_id, given):
                     return
                 waiter = enlist(session.push_line)
-            try:
-                await waiter[1]
-            finally:
-                with self._dispatcher:
-                    if waiter in session.push_line:
-                        session.push_line.remove(waiter)
+            await self._await_turn(waiter, session.push_line)
 
     def can_push_input(self, session_id: str, artifact: str) -> bool:
         """Whether the next sequence of an input would be taken now."""
@@ -255,15 +254,23 @@ class StreamingPipelineOrchestrator:
                     waiter = enlist(session.output_line)
             if found:
                 yield found[0]
-                continue
-            try:
-                await waiter[1]
-            finally:
-                with self._dispatcher:
-                    if waiter in session.output_line:
-                        session.output_line.remove(waiter)
-        if session.error is not None:
-            raise session.error
+            else:
+                await self._await_turn(waiter, session.output_line)
+        session.raise_error()
+
+    async def _await_turn(self, waiter: Waiter, line: deque[Waiter]) -> None:
+        """Wait to be woken.
+
+        A task whose loop was closed is not cancelled but thrown away, by the garbage collector, which may run while
+        this very thread holds the scheduling lock: its waiter stays in line until the next that is woken.
+        """
+        try:
+            await waiter[1]
+        except asyncio.CancelledError:
+            with self._dispatcher:
+                if waiter in line:
+                    line.remove(waiter)
+            raise
 
     # -- looking
 
@@ -358,7 +365,6 @@ class StreamingPipelineOrchestrator:
     def _try_push(
         self, scheduler: Scheduler, session: StreamingSession, sequence_id: int, inputs: Mapping[str, object]
     ) -> bool:
-        check_artifacts(self._graph, inputs)
         check_open(session)
         check_sequence(session, sequence_id, inputs)
         if not has_room(session, self._graph, sequence_id, inputs):

@@ -132,7 +132,10 @@ class ControlHistory:
                 line.append((version, action))
 
     def action_of(self, versions: Mapping[str, int]) -> AppliedAction | None:
-        """The newest action that all these versions show; ``None`` without controls. Versions must not go back."""
+        """The newest action that all these versions show; ``None`` without controls. Versions must not go back.
+
+        A version that is older than the 4096 that are remembered shows none that is known.
+        """
         actions = [self._action(self._versions[name], version) for name, version in versions.items()]
         return min(actions, key=lambda action: action.number, default=None)
 
@@ -140,4 +143,5 @@ class ControlHistory:
     def _action(line: deque[tuple[int, AppliedAction]], version: int) -> AppliedAction:
         while len(line) > 1 and line[1][0] <= version:
             line.popleft()
-        return line[0][1]
+        oldest, action = line[0]
+        return action if oldest <= version else NO_ACTION

@@ -144,7 +144,7 @@ class Scheduler:
         """Stop a running session: what waits never starts, what can be read stays."""
         session.status = status
         session.close_reason = reason
-        session.error = error
+        session.error, session.trace = error, error.__traceback__ if error else None
         for progress in session.stages:
             self._drop(progress, 0)
         for number, sequence_id in session.held:

@@ -63,14 +63,14 @@ class ServedSession:
 
     def set_active(self, active: bool) -> None:
         """Pause, answered when the chunks in flight are out, or resume."""
-        self._let_out()
         self.active = active
         if active:
+            self._let_out()
             self._resumed.set()
         else:
             self._resumed.clear()
         answer = ActiveChanged(self.session_id, active, epoch=self.epoch)
-        if not active and self.life is not None and self.life.in_flight:
+        if not active and (self._held or (self.life is not None and self.life.in_flight)):
             self._held.append(answer)
         else:
             self._put(answer)

@@ -6,8 +6,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from ..clock import MONOTONIC
 from ..contract import EngineManifest
@@ -39,6 +40,7 @@ logger = logging.getLogger(__name__)
 _RELEASE_TIMEOUT_S = 5.0
 _STOPPING = "the engine is stopping"
 
+T = TypeVar("T")
 Step: TypeAlias = Coroutine[Any, Any, None]
 
 
@@ -78,6 +80,7 @@ class PipelineServer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._stuck: set[str] = set()  # over for their caller; a stage has not let go of them
         self._identities = Identities()
+        self._pool = ThreadPoolExecutor(manifest.max_sessions, "streaming-serve")  # a session has one step at a time
         self._ended = asyncio.Event()
         self._stop = asyncio.Event()
         self._handlers: dict[type, Callable[[Any, int], Step | None]] = {
@@ -101,6 +104,7 @@ class PipelineServer:
             for task in watched:
                 task.cancel()
             await self._shut_down()
+            self._pool.shutdown(wait=False)
             self._log.flush()
 
     @property
@@ -178,7 +182,7 @@ class PipelineServer:
 
     async def _new_life(self, session_id: str, context: Mapping[str, Any]) -> Life:
         """On a thread, because a stage may have to be restarted for it."""
-        return await asyncio.to_thread(Life, self._pipeline, self._ports, session_id, snapshot(context))
+        return await self._apart(Life, self._pipeline, self._ports, session_id, snapshot(context))
 
     def _detach(self, msg: Detach, received_ns: int) -> Step | None:
         session = self._sessions.get(msg.session_id)
@@ -258,7 +262,7 @@ class PipelineServer:
     async def _release(self, session_id: str) -> BaseException | None:
         """Let the stages let go of it; what went wrong. A stage that is stuck does so later, by itself."""
         try:
-            await asyncio.to_thread(self._pipeline.close_session, session_id, _RELEASE_TIMEOUT_S)
+            await self._apart(self._pipeline.close_session, session_id, _RELEASE_TIMEOUT_S)
         except UnknownSessionError:
             return None
         except Exception as error:
@@ -266,6 +270,10 @@ class PipelineServer:
             self._stuck.add(session_id)
             return error
         return None
+
+    async def _apart(self, call: Callable[..., T], *args: object) -> T:
+        """On a thread that waits for nobody else: the loop's own are few, and others' as well."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, call, *args)
 
     def _forget(self, session: ServedSession, epoch: int) -> None:
         del self._sessions[session.session_id]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from types import TracebackType
 
 from ..waiters import Waiter
 from .diagnostics import StreamingArtifactStats
@@ -30,6 +31,7 @@ class StreamingSession:
         outputs: what can be read; ``emitted`` and ``polled`` count it by output artifact.
         works: what the actors have of it.
         waiting_turns: how many stages it waits for a turn at.
+        error, trace: what it has failed with, and the traceback of that.
         close_reason: what the stages are told, once it has ended.
         released: everything that it held has been let go of.
         forget: it is to be unknown as soon as it is released.
@@ -48,6 +50,7 @@ class StreamingSession:
         self.lanes = lanes
         self.status = RUNNING
         self.error: BaseException | None = None
+        self.trace: TracebackType | None = None
         self.cleanup_error: BaseException | None = None
         self.close_reason: StreamingSessionCloseReason | None = None
         self.final = final
@@ -100,6 +103,11 @@ class StreamingSession:
 
     def artifact_stats(self) -> StreamingArtifactStats:
         return StreamingArtifactStats(len(self.slots), sum(slot.references for slot in self.slots.values()))
+
+    def raise_error(self) -> None:
+        """Raise what it has failed with, if it has; every time with the traceback that it came with."""
+        if self.error is not None:
+            raise self.error.with_traceback(self.trace)
 
     def notify(self) -> None:
         """Let the threads that wait for this session look again."""

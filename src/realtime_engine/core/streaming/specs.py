@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal
+from typing import Literal, TypeVar
 
 __all__ = [
     "StageOrdering",
@@ -14,6 +15,8 @@ __all__ = [
     "StreamingResourceGroupSpec",
     "StreamingStageSpec",
 ]
+
+T = TypeVar("T")
 
 EDGE_KINDS = ("queue", "latest")
 
@@ -149,7 +152,7 @@ class StreamingPipelineSpec:
             ("edges", StreamingEdgeSpec),
             ("resource_groups", StreamingResourceGroupSpec),
         ):
-            parts = tuple(getattr(self, field))
+            parts = members(field, getattr(self, field))
             for part in parts:
                 if not isinstance(part, kind):
                     raise ValueError(f"{field} must hold {kind.__name__}, got {part!r}")
@@ -162,10 +165,17 @@ def names(field: str, given: Iterable[str]) -> frozenset[str]:
     """A set of names. ``ValueError`` naming ``field`` when it is anything else."""
     if isinstance(given, str):
         raise ValueError(f"{field} must be a set of names, got the string {given!r}")
-    found = frozenset(given)
+    found = members(field, given)
     for name in found:
         check_name(field, name)
-    return found
+    return frozenset(found)
+
+
+def members(field: str, given: Iterable[T]) -> tuple[T, ...]:
+    """What is in it. ``ValueError`` naming ``field`` when it holds nothing."""
+    if not isinstance(given, Iterable):
+        raise ValueError(f"{field} must be a collection, got {given!r}")
+    return tuple(given)
 
 
 def check_name(field: str, name: object) -> None:
@@ -178,3 +188,15 @@ def check_count(field: str, count: object) -> None:
     """``ValueError`` naming ``field`` unless ``count`` is an integer of 1 or more."""
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise ValueError(f"{field} must be an integer of 1 or more, got {count!r}")
+
+
+def check_seconds(field: str, seconds: object) -> None:
+    """``ValueError`` naming ``field`` unless ``seconds`` is a finite number, 0 or more."""
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0.0 <= seconds < math.inf:
+        raise ValueError(f"{field} must be a finite number of seconds, 0 or more, got {seconds!r}")
+
+
+def check_callable(field: str, given: object) -> None:
+    """``ValueError`` naming ``field`` unless it can be called."""
+    if not callable(given):
+        raise ValueError(f"{field} must be a function, got {given!r}")

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TypeAlias, cast
 
-from ..errors import describe
+from ..errors import describe, reraise_interrupt
 from .actor import StreamingActorHealth, StreamingActorState, StreamingStageActor
 from .errors import StreamingActorFailedError
 from .graph import PipelineGraph
@@ -33,12 +33,16 @@ class StageActors:
         self.stage_ids = tuple(table.spec.stage_id for table in graph.stages)
         self._factories: list[ActorFactory | None] = []
         self._locks = [threading.Lock() for _ in self.stage_ids]
+        self._closing = threading.Lock()  # held to swap a lane, and to say that no other will come
+        self._closed = False
         self.lanes: list[ActorLane] = []
         try:
             for stage_id in self.stage_ids:
                 factory = factory_of(actors[stage_id])
                 self._factories.append(factory)
-                self.lanes.append(ActorLane(factory() if factory else cast(StreamingStageActor, actors[stage_id])))
+                self.lanes.append(
+                    made_by(factory) if factory else ActorLane(cast(StreamingStageActor, actors[stage_id]))
+                )
         except BaseException:
             for lane, factory in zip(self.lanes, self._factories, strict=False):
                 if factory is not None:
@@ -55,10 +59,10 @@ class StageActors:
         return {stage_id: lane.actor.health() for stage_id, lane in zip(self.stage_ids, self.lanes, strict=True)}
 
     def revive(self, replaced: Callable[[int, ActorLane, BaseException], None]) -> None:
-        """Give every stage with a dead actor a new one, and tell ``replaced``.
+        """Give every stage with a dead actor a new one, once ``replaced`` has been told of it.
 
         Raises:
-            StreamingActorFailedError: a dead actor has no factory, or its factory failed.
+            StreamingActorFailedError: a dead actor has no factory, its factory failed, or all have been closed.
         """
         for index in range(len(self.lanes)):
             if dead(self.lanes[index].actor.health()):
@@ -76,16 +80,24 @@ class StageActors:
         if factory is None:
             raise StreamingActorFailedError(f"{reason}; give a factory of actors to have it restarted")
         try:
-            lane = ActorLane(factory())
-        except Exception as error:
+            lane = made_by(factory)
+        except BaseException as error:  # of a model, which may even want to exit
+            reraise_interrupt(error)
             raise StreamingActorFailedError(f"{reason}; a new one failed: {describe(error)}") from error
+        replaced(index, lane, StreamingActorFailedError(reason))  # first: who finds it alive may rely on it
+        with self._closing:
+            if not self._closed:
+                self.lanes[index] = lane
+        if self.lanes[index] is not lane:
+            close_quietly(lane, stage_id)
+            raise StreamingActorFailedError(f"{reason}; the pipeline was closed before there was a new one")
         logger.warning("%s; it has been replaced", reason)
-        self.lanes[index] = lane
-        replaced(index, lane, StreamingActorFailedError(reason))
         threading.Thread(target=close_quietly, args=(old, stage_id), name="streaming-close-dead", daemon=True).start()
 
     def close(self, deadline_s: Callable[[], float]) -> list[str]:
-        """Close all of them at once; returns the stages that had not ended when ``deadline_s`` came to 0."""
+        """Close all of them at once, for good; returns the stages that had not ended when ``deadline_s`` came to 0."""
+        with self._closing:
+            self._closed = True
         threads = [
             threading.Thread(
                 target=close_quietly, args=(lane, stage_id), name=f"streaming-close-{stage_id}", daemon=True
@@ -100,11 +112,21 @@ class StageActors:
 
 
 def factory_of(given: StreamingStageActor | ActorFactory) -> ActorFactory | None:
-    return None if hasattr(given, "submit") else given
+    return None if hasattr(given, "submit") and not isinstance(given, type) else cast(ActorFactory, given)
+
+
+def made_by(factory: ActorFactory) -> ActorLane:
+    """``TypeError`` when what it makes is no actor."""
+    actor = factory()
+    if not hasattr(actor, "submit"):
+        raise TypeError(f"a factory of actors must return an actor, got {actor!r}")
+    return ActorLane(actor)
 
 
 def check_ids(graph: PipelineGraph, actors: Mapping[str, object]) -> None:
     """``ValueError`` unless there is one actor for each stage."""
+    if not isinstance(actors, Mapping):
+        raise ValueError(f"actors must be a mapping of stage ids to actors, got {actors!r}")
     missing, unknown = sorted(graph.index.keys() - actors.keys()), sorted(actors.keys() - graph.index.keys())
     if missing:
         raise ValueError(f"stage {missing[0]!r} has no actor")

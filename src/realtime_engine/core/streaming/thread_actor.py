@@ -15,6 +15,7 @@ from typing import Any
 from ..errors import reason_of
 from .actor import StreamingActorHealth, StreamingActorState
 from .errors import InvalidStageOutputError, StreamingActorBusyError, StreamingActorFailedError
+from .specs import check_callable, check_count
 from .tasks import StreamingSessionCloseReason, StreamingSessionContext, StreamingStageInvocation
 
 logger = logging.getLogger(__name__)
@@ -60,6 +61,8 @@ class ThreadActor(abc.ABC):
 
     def __init__(self, mailbox_capacity: int, in_service: int, name: str, session_closer: SessionCloser | None) -> None:
         check_count("mailbox_capacity", mailbox_capacity)
+        if session_closer is not None:
+            check_callable("session_closer", session_closer)
         self._most_pending = mailbox_capacity + in_service
         self._name = name
         self._session_closer = session_closer
@@ -282,8 +285,3 @@ class ThreadActor(abc.ABC):
             logger.debug("%r: somebody was quicker with an answer", self._name)
         except BaseException:  # a callback's: the answer has been given
             logger.exception("a callback of %r failed", self._name)
-
-
-def check_count(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name} must be an integer of 1 or more, got {value!r}")

@@ -64,15 +64,16 @@ class Hold(IntEnum):
     EDGE_CAPACITY = 3
 
 
-READY, ADMITTED, BEGUN, COMPLETED, HOLD, MISSING = range(6)
-FIELDS = 6
-FRESH = array("d", [NEVER, NEVER, NEVER, NEVER, 0, 0])
+SEQUENCE, READY, ADMITTED, BEGUN, COMPLETED, HOLD, MISSING = range(7)
+FIELDS = 7
+FRESH = array("d", [-1, NEVER, NEVER, NEVER, NEVER, 0, 0])
 
 
 class StageRecord:
     """The newest ``size`` sequences of a session at a stage, in memory that does not grow.
 
-    Written under the scheduling lock (``begun`` by the actor's thread), read without it.
+    Written under the scheduling lock (``begun`` by the actor's thread), read without it. A stage may have more
+    sequences before it than there are rows: what comes for one whose row a newer one has is not kept.
     """
 
     __slots__ = ("_table", "_size", "newest")
@@ -83,24 +84,31 @@ class StageRecord:
         self.newest = -1
 
     def ready(self, sequence_id: int, at: float) -> None:
-        start = sequence_id % self._size * FIELDS
-        self._table[start : start + FIELDS] = FRESH
-        self._table[start] = at
+        start, table = sequence_id % self._size * FIELDS, self._table
+        if table[start] > sequence_id:
+            return
+        table[start : start + FIELDS] = FRESH
+        table[start + READY] = at
+        table[start] = sequence_id
         if sequence_id > self.newest:
             self.newest = sequence_id
 
     def admitted(self, sequence_id: int, at: float, hold: int, missing: int) -> None:
-        start = sequence_id % self._size * FIELDS
-        table = self._table
-        table[start + ADMITTED] = at
-        table[start + HOLD] = hold
-        table[start + MISSING] = missing
+        start, table = sequence_id % self._size * FIELDS, self._table
+        if table[start] == sequence_id:
+            table[start + ADMITTED] = at
+            table[start + HOLD] = hold
+            table[start + MISSING] = missing
 
     def begun(self, sequence_id: int, at: float) -> None:
-        self._table[sequence_id % self._size * FIELDS + BEGUN] = at
+        start = sequence_id % self._size * FIELDS
+        if self._table[start] == sequence_id:
+            self._table[start + BEGUN] = at
 
     def completed(self, sequence_id: int, at: float) -> None:
-        self._table[sequence_id % self._size * FIELDS + COMPLETED] = at
+        start = sequence_id % self._size * FIELDS
+        if self._table[start] == sequence_id:
+            self._table[start + COMPLETED] = at
 
     def _rows(self) -> Iterator[tuple[int, array[float]]]:
         while True:
@@ -110,7 +118,7 @@ class StageRecord:
         for sequence_id in range(max(0, newest + 2 - self._size), newest + 1):
             start = sequence_id % self._size * FIELDS
             row = table[start : start + FIELDS]
-            if not math.isnan(row[READY]):
+            if row[SEQUENCE] == sequence_id:
                 yield sequence_id, row
 
     def timings(self, stage_id: str) -> tuple[StreamingStageTiming, ...]:

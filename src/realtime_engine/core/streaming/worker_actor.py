@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from .actor import StreamingActorHealth, StreamingActorState
 from .errors import StreamingActorFailedError
 from .local_actor import LocalStageActor
+from .specs import check_callable
 from .tasks import StreamingStageInvocation
 from .thread_actor import SessionCloser
 
@@ -46,7 +47,9 @@ class ParallelWorkerStageActor(LocalStageActor):
         close_worker: bool = True,
         session_closer: SessionCloser | None = None,
     ) -> None:
-        if not callable(getattr(worker, method_name, None)):
+        check_callable("input_builder", input_builder)
+        check_callable("output_builder", output_builder)
+        if not isinstance(method_name, str) or not callable(getattr(worker, method_name, None)):
             raise ValueError(f"method_name must be the name of a method of {worker!r}, got {method_name!r}")
         self._worker = worker
         self._method_name = method_name
