@@ -20,6 +20,7 @@ async def test_this_aiortc_has_every_private_name() -> None:
     receiver._RTCRtpReceiver__timestamp_mapper.map(2**32 - 10)
     assert internals.received_timestamp(receiver, 15) == 5
     assert isinstance(transceiver._headerExtensions, list)
+    assert callable(sender.transport._recv_next)
     assert internals.extend_headers(transceiver, 7, "uri", b"")
     assert callable(sender.transport.transport.iceGatherer._connection.get_component_candidates)
     await connection.close()
@@ -127,8 +128,9 @@ def test_without_the_names_each_feature_is_left_out_with_one_warning(caplog: pyt
         assert internals.round_trip(bare, None) is None  # type: ignore[arg-type]
         assert internals.sent_timestamp(bare) is None  # type: ignore[arg-type]
         assert internals.received_timestamp(bare, 0) is None  # type: ignore[arg-type]
+        assert internals.outlive_bad_datagrams(bare) is False  # type: ignore[arg-type]
         internals.bound_gathering(bare, 0.5)  # type: ignore[arg-type]
         assert internals.extend_headers(SimpleNamespace(sender=bare), 7, "uri", b"") is False  # type: ignore[arg-type]
-    assert len(caplog.records) == 10
+    assert len(caplog.records) == 11
     assert all("this version of aiortc has no" in record.message for record in caplog.records)
     internals._report_missing.cache_clear()

@@ -13,7 +13,7 @@ from aiortc.sdp import candidate_from_sdp
 
 from .advertising import advertise, check_public_address, hide_related_addresses
 from .errors import BadCandidateError, NoCandidatesError
-from .internals import bound_gathering
+from .internals import bound_gathering, outlive_bad_datagrams
 from .ports import UdpPorts
 from .turn import TurnSecret
 
@@ -92,11 +92,15 @@ class IceConfig:
         return RTCPeerConnection(RTCConfiguration(iceServers=servers))
 
     def bound(self, connection: RTCPeerConnection) -> None:
-        """Hold the gathering of ``connection`` to these settings; call it before a local description is set."""
+        """Hold the gathering of ``connection`` to these settings, and let it outlive malformed datagrams.
+
+        Call it once, before a local description is set.
+        """
         transports = {transceiver.sender.transport for transceiver in connection.getTransceivers()}
         if connection.sctp is not None:
             transports.add(connection.sctp.transport)
         for transport in transports:
+            outlive_bad_datagrams(transport)
             bound_gathering(
                 transport.transport.iceGatherer,
                 self.gather_deadline_s,

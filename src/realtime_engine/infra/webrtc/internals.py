@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from typing import Any
 
-from aiortc import RTCPeerConnection, RTCRtpReceiver, RTCRtpSender, RTCRtpTransceiver, rtp
+from aiortc import RTCDtlsTransport, RTCPeerConnection, RTCRtpReceiver, RTCRtpSender, RTCRtpTransceiver, rtp
 from aiortc.codecs.base import Encoder
 from aiortc.jitterbuffer import JitterFrame
 from aiortc.rtcicetransport import RTCIceGatherer
@@ -32,6 +32,7 @@ _LOOPBACK = ["127.0.0.1"]
 _ICE_CHECK_S = 0.02
 _RTCP_HANDLER = "_handle_rtcp_packet"
 _SEND = "_send_rtp"
+_RECEIVE = "_recv_next"
 _ENCODER = "_RTCRtpSender__encoder"
 _REPORTED = "_RTCRtpSender__lsr"
 _REPORTED_AT = "_RTCRtpSender__lsr_time"
@@ -101,6 +102,28 @@ def watch_packets(sender: RTCRtpSender, before: Callable[[int, int], Awaitable[N
         await send(packet)
 
     setattr(transport, _SEND, watch_and_send)
+    return True
+
+
+def outlive_bad_datagrams(transport: RTCDtlsTransport) -> bool:
+    """Let ``transport`` pass over a datagram that aiortc stumbles over, where it would end the connection.
+
+    An empty one is enough for that, and anybody can send one to an open port. False when that is not possible.
+    """
+    receive = getattr(transport, _RECEIVE, None)
+    if not callable(receive):
+        _report_missing(_RECEIVE, "a malformed datagram ends a connection")
+        return False
+
+    async def receive_and_go_on() -> None:
+        try:
+            await receive()
+        except ConnectionError:
+            raise
+        except Exception as error:  # a stranger's bytes, which aiortc takes apart without much ado
+            logger.debug("passed over a datagram: %r", error)
+
+    setattr(transport, _RECEIVE, receive_and_go_on)
     return True
 
 
@@ -236,9 +259,27 @@ def bound_gathering(
         elif not addresses and connection.turn_server is None:
             addresses = _LOOPBACK
         with binding_within(ports) if ports is not None else nullcontext():
-            return await gather(component, addresses, timeout=deadline_s)
+            candidates = await gather(component, addresses, timeout=deadline_s)
+        for protocol in getattr(connection, "_protocols", ()):
+            _outlive_bad_messages(protocol)
+        return candidates
 
     connection.get_component_candidates = gather_in_time
+
+
+def _outlive_bad_messages(protocol: Any) -> None:
+    """Let a socket of aioice pass over STUN messages that it stumbles over, which would fill the log otherwise."""
+    hear = getattr(protocol, "datagram_received", None)
+    if not callable(hear):
+        return
+
+    def hear_and_go_on(data: bytes, address: Any) -> None:
+        try:
+            hear(data, address)
+        except Exception as error:
+            logger.debug("passed over a datagram of %s: %r", address, error)
+
+    protocol.datagram_received = hear_and_go_on
 
 
 async def close_connection(connection: RTCPeerConnection) -> None:
