@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from typing import Any
@@ -35,7 +34,6 @@ _SEND = "_send_rtp"
 _RECEIVE = "_recv_next"
 _ENCODER = "_RTCRtpSender__encoder"
 _REPORTED = "_RTCRtpSender__lsr"
-_REPORTED_AT = "_RTCRtpSender__lsr_time"
 _SENT_TIMESTAMP = "_RTCRtpSender__rtp_timestamp"
 _TIMESTAMP_MAPPER = "_RTCRtpReceiver__timestamp_mapper"
 _JITTER_BUFFER = "_RTCRtpReceiver__jitter_buffer"
@@ -84,8 +82,11 @@ def route_rtcp(sender: RTCRtpSender, is_for_it: Callable[[Any], bool]) -> bool:
     return True
 
 
-def watch_packets(sender: RTCRtpSender, before: Callable[[int, int], Awaitable[None]]) -> bool:
-    """Await ``before`` with sequence number and size of each RTP packet that ``sender`` is about to send.
+def watch_packets(
+    sender: RTCRtpSender, before: Callable[[int, int], Awaitable[None]], reports: Callable[[], None]
+) -> bool:
+    """Await ``before`` with sequence number and size of each RTP packet that ``sender`` is about to send, and call
+    ``reports`` before each of its sender reports.
 
     Call it when the sender is connected. False when that is not possible.
     """
@@ -99,6 +100,8 @@ def watch_packets(sender: RTCRtpSender, before: Callable[[int, int], Awaitable[N
     async def watch_and_send(packet: bytes) -> None:
         if packet[8:12] == ssrc and not rtp.is_rtcp(packet):
             await before(int.from_bytes(packet[2:4], "big"), len(packet))
+        elif packet[4:8] == ssrc and packet[1] == rtp.RTCP_SR:
+            reports()
         await send(packet)
 
     setattr(transport, _SEND, watch_and_send)
@@ -161,14 +164,15 @@ def sent_timestamp(sender: RTCRtpSender) -> int | None:
     return timestamp
 
 
-def round_trip(sender: RTCRtpSender, report: rtp.RtcpReceiverInfo) -> float | None:
-    """Seconds from a sender report to this answer to it (RFC 3550 section 6.4.1), ``None`` if it cannot be known."""
-    if not hasattr(sender, _REPORTED) or not hasattr(sender, _REPORTED_AT):
+def is_answer(sender: RTCRtpSender, report: rtp.RtcpReceiverInfo) -> bool:
+    """Whether the receiver's report answers the last report of ``sender`` (RFC 3550 section 6.4.1).
+
+    It may answer an older one of the same name: aiortc calls them by the last packet before them.
+    """
+    if not hasattr(sender, _REPORTED):
         _report_missing(_REPORTED, "congestion is noticed late")
-        return None
-    if not report.dlsr or report.lsr != getattr(sender, _REPORTED):
-        return None
-    return max(time.time() - float(getattr(sender, _REPORTED_AT)) - report.dlsr / 65536, 0.0)
+        return False
+    return bool(report.dlsr) and report.lsr == getattr(sender, _REPORTED)
 
 
 def received_timestamp(receiver: RTCRtpReceiver, pts: int) -> int | None:

@@ -29,8 +29,8 @@ def to_rgb(image: av.VideoFrame, max_side: int) -> NDArray[np.uint8]:
     """(height, width, 3) uint8 RGB, the longer side at most ``max_side`` pixels.
 
     4:2:0 video of the BT.601 matrix, which is what browsers send, is scaled before it is converted: 1280x720 to 640x360
-    takes a sixth of what swscale takes. Everything else goes through swscale. A matrix that it does not know is taken for BT.601: wrong colours are
-    better than no picture.
+    takes a sixth of what swscale takes. Everything else goes through swscale. A matrix that it does not know is taken
+    for BT.601: wrong colours are better than no picture.
 
     Raises:
         ValueError: the picture is too large to be meant.
