@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiortc import RTCPeerConnection, RTCSessionDescription
 from aiortc.rtp import RTCP_PSFB_APP, RTCP_PSFB_PLI, RtcpPsfbPacket, unpack_header_extensions
 
 from realtime_engine.infra.webrtc import (
@@ -448,3 +449,20 @@ async def test_no_strangers_datagram_and_no_malformed_report_ends_it(source: Fak
         await until(lambda: viewer.peer.frames_sent > sent + 10 or not viewer.reasons.empty(), 0.01)
         assert viewer.peer.is_connected and viewer.reasons.empty()
     assert stumbled == []
+
+
+async def test_what_a_viewer_offers_to_send_is_not_taken(source: FakeSource) -> None:
+    """It would be decoded, and its sound would heap up."""
+    connection = RTCPeerConnection()
+    connection.addTransceiver("video", direction="recvonly")
+    for _ in range(3):
+        connection.addTransceiver("audio", direction="sendrecv")
+    await connection.setLocalDescription(await connection.createOffer())
+    peer = await ViewerPeer.accept(connection.localDescription.sdp, source=shared(source), on_controls=lambda text: [])
+    assert peer.answer.count("a=inactive") == 3 and "a=recvonly" not in peer.answer
+    assert peer.answer.count("a=sendonly") == 1
+    await connection.setRemoteDescription(RTCSessionDescription(peer.answer, "answer"))
+    async with Player(source):
+        await until(lambda: peer.frames_sent > 2, 0.01)
+    await connection.close()
+    await peer.close()

@@ -197,6 +197,9 @@ class ViewerPeer:
             await connection.setRemoteDescription(RTCSessionDescription(self._offer.sdp, "offer"))
         except Exception as error:  # aiortc names no common base for what it refuses
             raise BadOfferError(f"the SDP offer cannot be used: {error}") from error
+        for transceiver in connection.getTransceivers():
+            if transceiver is not self._transceiver:  # it would be decoded, and kept for somebody who reads it
+                transceiver.direction = "inactive"
         if self._offer.playout_extension is not None:
             extend_headers(self._transceiver, self._offer.playout_extension, URI, IMMEDIATELY)
         self.answer = await ice.answer(connection)
