@@ -21,7 +21,6 @@ from .colours import Colours, label, read_colours
 from .errors import BadCandidateError, BadOfferError, PeerClosedError
 from .ice import IceConfig, parse_fragment, to_candidate
 from .intake import Intake, Picture
-from .internals import close_connection
 from .liveness import Liveness, Patience
 from .publication import Publication, parse_publication
 from .reception import bound_decoding, bound_sources, emit_at_marker, hear_extension, request_keyframe
@@ -166,7 +165,7 @@ class PublisherPeer:
     async def _close(self, reason: PublisherEnd) -> None:
         for task in self._tasks:
             task.cancel()
-        await close_connection(self._connection)
+        await self._connection.close()
         logger.info("a publisher's connection ended: %s", reason.value)
         if self._on_closed is not None:
             try:

@@ -2,21 +2,20 @@
 
 aiortc has no public way to hear a viewer's reports, to choose the size of packets and when they are sent, to learn the
 RTP timestamp that a frame was sent with, to send a header extension that it does not know, or to bound the gathering of
-candidates, and one of its tasks survives a close that comes at a bad moment. All of these names are unchanged from
+candidates. All of these names are unchanged from
 aiortc 1.9 to 1.16. Whatever is changed is changed on one connection's objects: other users of aiortc in this process
 notice nothing. Where one is missing, the feature that needs it is left out, and one warning says so.
 """
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from typing import Any
 
-from aiortc import RTCDtlsTransport, RTCPeerConnection, RTCRtpReceiver, RTCRtpSender, RTCRtpTransceiver, rtp
+from aiortc import RTCDtlsTransport, RTCRtpReceiver, RTCRtpSender, RTCRtpTransceiver, rtp
 from aiortc.codecs.base import Encoder
 from aiortc.jitterbuffer import JitterFrame
 from aiortc.rtcicetransport import RTCIceGatherer
@@ -28,7 +27,6 @@ from .reassembly import Picture
 logger = logging.getLogger(__name__)
 
 _LOOPBACK = ["127.0.0.1"]
-_ICE_CHECK_S = 0.02
 _RTCP_HANDLER = "_handle_rtcp_packet"
 _SEND = "_send_rtp"
 _RECEIVE = "_recv_next"
@@ -284,21 +282,3 @@ def _outlive_bad_messages(protocol: Any) -> None:
             logger.debug("passed over a datagram of %s: %r", address, error)
 
     protocol.datagram_received = hear_and_go_on
-
-
-async def close_connection(connection: RTCPeerConnection) -> None:
-    """Close ``connection``, and whatever it left running.
-
-    When an aioice connection is closed while it connects, its next step still starts the consent checks, for ever.
-    Closing it again after that step ends them.
-    """
-    transports = {transceiver.sender.transport.transport for transceiver in connection.getTransceivers()}
-    was_connecting = connection.connectionState == "connecting"
-    await connection.close()
-    if not was_connecting:
-        return
-    await asyncio.sleep(2 * _ICE_CHECK_S)
-    for transport in transports:
-        ice = getattr(transport, "_connection", None)
-        if ice is not None:
-            await ice.close()

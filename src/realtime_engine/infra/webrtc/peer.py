@@ -16,7 +16,7 @@ from .controls import ControlsChannel, OnControls
 from .errors import BadCandidateError, BadOfferError, PeerClosedError
 from .ice import IceConfig, parse_fragment, to_candidate
 from .identity import frame_message
-from .internals import close_connection, extend_headers
+from .internals import extend_headers
 from .liveness import Liveness, Patience
 from .offer import Offer, parse_offer
 from .playout import IMMEDIATELY, URI
@@ -183,7 +183,7 @@ class ViewerPeer:
         if self._watching is not None:
             self._watching.cancel()
         self._track.stop()
-        await close_connection(self._connection)
+        await self._connection.close()
         logger.info("a viewer's connection ended: %s", reason.value)
         if self._on_closed is not None:
             try:
