@@ -34,7 +34,8 @@ def test_other_addresses_need_a_token_or_a_word_that_it_is_open(host: str) -> No
         ({"viewer_grace_s": -1}, "viewer_grace_s must be a number of 0 or more, got -1"),
         ({"media_age_budget_ms": float("nan")}, "media_age_budget_ms must be a number of 0 or more"),
         ({"jpeg_quality": 0}, "jpeg_quality must be an integer from 1 to 100, got 0"),
-        ({"bitrate": 0}, "bitrate must be bits per second above 0, or None, got 0"),
+        ({"bitrate": 9_999}, "bitrate must be 10000 to 250000000 bits per second, or None, got 9999"),
+        ({"bitrate": 2_000_000_000}, "bitrate must be 10000 to 250000000 bits per second"),
         ({"encoder": "x265"}, "encoder must be one of auto, software, h264_nvenc, .*, got 'x265'"),
         (
             {"allowed_origins": ("example.org",)},

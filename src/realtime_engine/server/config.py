@@ -7,7 +7,15 @@ import math
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from ..infra.webrtc import ENCODER_CHOICES, IceConfig, IceServer, TurnSecret, UdpPorts
+from ..infra.webrtc import (
+    ENCODER_CHOICES,
+    LEAST_BITRATE,
+    MOST_BITRATE,
+    IceConfig,
+    IceServer,
+    TurnSecret,
+    UdpPorts,
+)
 
 _LEAST_TOKEN = 8
 
@@ -75,8 +83,12 @@ class ServerConfig:
             raise ValueError(f"port must be a number from 0 to 65535, got {self.port!r}")
         if not isinstance(self.jpeg_quality, int) or not 1 <= self.jpeg_quality <= 100:
             raise ValueError(f"jpeg_quality must be an integer from 1 to 100, got {self.jpeg_quality!r}")
-        if self.bitrate is not None and not (isinstance(self.bitrate, int) and self.bitrate > 0):
-            raise ValueError(f"bitrate must be bits per second above 0, or None, got {self.bitrate!r}")
+        if self.bitrate is not None and not (
+            isinstance(self.bitrate, int) and LEAST_BITRATE <= self.bitrate <= MOST_BITRATE
+        ):
+            raise ValueError(
+                f"bitrate must be {LEAST_BITRATE} to {MOST_BITRATE} bits per second, or None, got {self.bitrate!r}"
+            )
         if self.encoder not in ENCODER_CHOICES:
             raise ValueError(f"encoder must be one of {', '.join(ENCODER_CHOICES)}, got {self.encoder!r}")
         for origin in self.allowed_origins:

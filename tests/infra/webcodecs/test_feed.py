@@ -272,3 +272,32 @@ def test_a_link_that_stalls_for_seconds_brings_nothing_old_afterwards() -> None:
     link.ages_ms.clear()
     link.play(2)
     assert len(link.ages_ms) >= 55 and max(link.ages_ms) < 100
+
+
+def test_acknowledging_what_is_not_taken_from_the_socket_heaps_nothing_up() -> None:
+    """A client that reads nothing can still say that everything has arrived."""
+    bench = Bench(**VIDEO)
+    bench.show()
+    assert bench.feed.next_nowait() is not None  # which the socket takes for ever
+    for _ in range(250):
+        bench.show()
+        bench.acknowledge(10**12)
+        assert len(bench.feed._waiting) <= 8
+    assert bench.stream.losses == 0, "nobody else pays for it with keyframes"
+    assert not bench.feed.is_stuck
+    for _ in range(100):
+        bench.show()
+    assert bench.feed.is_stuck
+
+
+def test_a_socket_that_takes_messages_again_goes_on_with_a_keyframe() -> None:
+    bench = Bench(**VIDEO)
+    bench.show()
+    assert bench.feed.next_nowait() is not None
+    bench.acknowledge(0)
+    for _ in range(30):
+        bench.show()
+    assert bench.feed.next_nowait() is None and bench.stream.losses == 1
+    bench.show()
+    (key,) = bench.sent()
+    assert key.keyframe

@@ -150,3 +150,27 @@ def test_the_lower_of_both_counts_until_they_are_forgotten() -> None:
     assert downlink.limit == 665_000
     downlink.forget()
     assert downlink.limit is None
+
+
+def test_a_limit_that_recovers_for_hours_stays_a_number_and_ends() -> None:
+    downlink = Downlink()
+    downlink.hear_loss(0, 0.5, sent=1_000_000)
+    for second in range(1, 10_000):
+        downlink.hear_loss(second * S, 0.0, sent=1_000_000)
+        assert downlink.limit is None or downlink.limit <= 1_000_000_000
+    assert downlink.limit is None
+
+
+def test_reports_while_nothing_is_sent_limit_nothing() -> None:
+    downlink = Downlink()
+    downlink.hear_loss(0, 0.9, sent=0)
+    for second, seconds in enumerate((0.05, 0.5, 0.5, 0.5)):
+        downlink.hear_round_trip(second * S, seconds, sent=0)
+    assert downlink.limit is None
+
+
+def test_a_flood_of_reports_is_not_remembered() -> None:
+    downlink = Downlink()
+    for number in range(2000):
+        downlink.hear_round_trip(number, 0.05, sent=1_000_000)
+    assert len(downlink._round_trips) <= 64

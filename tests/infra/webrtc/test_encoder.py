@@ -128,7 +128,7 @@ def test_other_arrays_are_refused_by_name(kind: type[PyavEncoder], pixels: np.nd
 
 @pytest.mark.parametrize("arguments", [{"fps": 0}, {"bitrate": 12}])
 def test_impossible_settings_are_refused(arguments: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=r"fps must be|bitrate is at least"):
+    with pytest.raises(ValueError, match=r"fps must be|bitrate is 10000 to"):
         create_encoder(Codec.H264, **arguments)
 
 
@@ -359,3 +359,14 @@ def test_h264_repeats_its_parameter_sets_and_says_its_colours(kind: type[PyavEnc
     (first, *_) = decode(kind, packets)
     assert (first.colorspace, first.color_primaries, first.color_trc) == (SMPTE170M,) * 3
     encoder.close()
+
+
+@pytest.mark.parametrize("kind", [H264Encoder, Vp8Encoder])
+@pytest.mark.parametrize("fps", [0.0001, 0.1, 240.0])
+@pytest.mark.parametrize("bitrate", [10_000, None, 250_000_000])
+def test_no_frame_rate_and_no_bitrate_keeps_it_from_opening(
+    kind: type[PyavEncoder], fps: float, bitrate: int | None
+) -> None:
+    encoder = kind(fps, bitrate)
+    packets = [encoder.encode(to_i420(picture(0, 64, 48)), at_ns=round(number / fps * 1e9)) for number in range(2)]
+    assert [len(each) for each in packets] == [1, 1]

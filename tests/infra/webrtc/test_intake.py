@@ -85,3 +85,12 @@ async def test_a_frame_without_a_timestamp_counts_from_the_beginning() -> None:
         run.intake.put(bare, 5)
         await until(lambda: run.pictures != [])
         assert run.pictures[0].media_ns == 0
+
+
+async def test_large_frames_do_not_fill_the_memory_while_they_wait() -> None:
+    run = Running(256, GatedExecutor())
+    for _ in range(20):
+        run.intake.put(av.VideoFrame(4096, 2048, "gray"), 0)
+    assert run.drops == 16
+    run.put(*range(100))
+    assert run.drops == 17, "the small ones all have room beside three of them"

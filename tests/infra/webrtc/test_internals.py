@@ -1,11 +1,19 @@
 from __future__ import annotations
 
-import time
 from types import SimpleNamespace
 
 import pytest
 from aiortc import RTCPeerConnection
-from aiortc.rtp import RTCP_PSFB_FIR, RTCP_PSFB_PLI, RtcpPsfbPacket, RtcpReceiverInfo, RtcpRrPacket, RtpPacket
+from aiortc.rtp import (
+    RTCP_PSFB_FIR,
+    RTCP_PSFB_PLI,
+    RtcpPsfbPacket,
+    RtcpReceiverInfo,
+    RtcpRrPacket,
+    RtcpSenderInfo,
+    RtcpSrPacket,
+    RtpPacket,
+)
 
 from realtime_engine.infra.webrtc import internals
 from realtime_engine.infra.webrtc.reassembly import Picture
@@ -20,6 +28,7 @@ async def test_this_aiortc_has_every_private_name() -> None:
     receiver._RTCRtpReceiver__timestamp_mapper.map(2**32 - 10)
     assert internals.received_timestamp(receiver, 15) == 5
     assert isinstance(transceiver._headerExtensions, list)
+    assert callable(sender.transport._recv_next)
     assert internals.extend_headers(transceiver, 7, "uri", b"")
     assert callable(sender.transport.transport.iceGatherer._connection.get_component_candidates)
     await connection.close()
@@ -56,6 +65,7 @@ async def test_only_the_senders_own_media_packets_are_watched() -> None:
     sender = connection.addTransceiver("video").sender
     sent: list[bytes] = []
     watched: list[tuple[int, int]] = []
+    reports: list[int] = []
 
     async def send(packet: bytes) -> None:
         sent.append(packet)
@@ -65,13 +75,15 @@ async def test_only_the_senders_own_media_packets_are_watched() -> None:
         watched.append((sequence_number, size))
 
     sender.transport._send_rtp = send
-    assert internals.watch_packets(sender, before)
+    assert internals.watch_packets(sender, before, lambda: reports.append(len(sent)))
     own = RtpPacket(payload_type=96, sequence_number=7, ssrc=sender._ssrc, payload=b"12345")
     other = RtpPacket(payload_type=97, sequence_number=8, ssrc=sender._ssrc ^ 1)
+    times = RtcpSenderInfo(0, 0, 0, 0)
     packets = [own.serialize(), other.serialize(), bytes(RtcpRrPacket(ssrc=sender._ssrc))]
+    packets += [bytes(RtcpSrPacket(ssrc, times)) for ssrc in (sender._ssrc ^ 1, sender._ssrc)]
     for packet in packets:
         await sender.transport._send_rtp(packet)
-    assert sent == packets and watched == [(7, 17)]
+    assert sent == packets and watched == [(7, 17)] and reports == [4]
     await connection.close()
 
 
@@ -100,18 +112,16 @@ async def test_a_receiver_decodes_what_is_made_of_its_packets() -> None:
     await connection.close()
 
 
-async def test_the_round_trip_ends_with_the_answer_to_the_last_report() -> None:
+async def test_an_answer_is_to_the_last_report() -> None:
     connection = RTCPeerConnection()
     sender = connection.addTransceiver("video").sender
     sender._RTCRtpSender__lsr = 77
-    sender._RTCRtpSender__lsr_time = time.time() - 3
 
-    def seconds(lsr: int, held_s: int) -> float | None:
-        return internals.round_trip(sender, RtcpReceiverInfo(1, 0, 0, 0, 0, lsr=lsr, dlsr=held_s * 65536))
+    def answers(lsr: int, held: int) -> bool:
+        return internals.is_answer(sender, RtcpReceiverInfo(1, 0, 0, 0, 0, lsr=lsr, dlsr=held))
 
-    assert seconds(77, 1) == pytest.approx(2, abs=0.5)
-    assert seconds(77, 99) == 0  # the clocks differ
-    assert seconds(76, 1) is None and seconds(77, 0) is None
+    assert answers(77, 1)
+    assert not answers(76, 1) and not answers(77, 0)
     await connection.close()
 
 
@@ -120,15 +130,16 @@ def test_without_the_names_each_feature_is_left_out_with_one_warning(caplog: pyt
     internals._report_missing.cache_clear()
     for _ in range(2):
         assert internals.hear_rtcp(bare, str) is False  # type: ignore[arg-type]
-        assert internals.watch_packets(SimpleNamespace(transport=bare), print) is False  # type: ignore[arg-type]
+        assert internals.watch_packets(SimpleNamespace(transport=bare), print, print) is False  # type: ignore[arg-type]
         assert internals.route_rtcp(SimpleNamespace(transport=bare), bool) is False  # type: ignore[arg-type]
         assert internals.take_payloads(bare, list) is False  # type: ignore[arg-type]
         assert internals.reassemble(bare, None) is False  # type: ignore[arg-type]
-        assert internals.round_trip(bare, None) is None  # type: ignore[arg-type]
+        assert internals.is_answer(bare, None) is False  # type: ignore[arg-type]
         assert internals.sent_timestamp(bare) is None  # type: ignore[arg-type]
         assert internals.received_timestamp(bare, 0) is None  # type: ignore[arg-type]
+        assert internals.outlive_bad_datagrams(bare) is False  # type: ignore[arg-type]
         internals.bound_gathering(bare, 0.5)  # type: ignore[arg-type]
         assert internals.extend_headers(SimpleNamespace(sender=bare), 7, "uri", b"") is False  # type: ignore[arg-type]
-    assert len(caplog.records) == 10
+    assert len(caplog.records) == 11
     assert all("this version of aiortc has no" in record.message for record in caplog.records)
     internals._report_missing.cache_clear()

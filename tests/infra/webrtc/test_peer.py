@@ -3,14 +3,17 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiortc.rtp import RTCP_PSFB_PLI, RtcpPsfbPacket, unpack_header_extensions
+from aiortc import RTCPeerConnection, RTCSessionDescription
+from aiortc.rtp import RTCP_PSFB_APP, RTCP_PSFB_PLI, RtcpPsfbPacket, unpack_header_extensions
 
 from realtime_engine.infra.webrtc import (
     BadCandidateError,
@@ -420,3 +423,46 @@ async def test_a_process_out_of_files_says_so(source: FakeSource, monkeypatch: p
     with pytest.raises(NoCandidatesError, match="Too many open files"):
         await ViewerPeer.accept(offer, source=shared(source), on_controls=lambda text: [])
     await receiver.close()
+
+
+MALFORMED_STUN = b"\0\1\0\4\x21\x12\xa4\x42" + bytes(12) + b"\0\x24\0\0"  # a priority without a value
+MALFORMED_REMB = RtcpPsfbPacket(
+    fmt=RTCP_PSFB_APP, ssrc=1, media_ssrc=0, fci=b"REMB\xff\0\0\0"
+)  # 255 numbers, none there
+
+
+async def test_no_strangers_datagram_and_no_malformed_report_ends_it(source: FakeSource, connect: Any) -> None:
+    """An empty datagram has no first byte to go by, and anybody may send one."""
+    stumbled: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: stumbled.append(context))
+    async with Player(source):
+        viewer = await connect(shared(source))
+        await viewer.receiver.next_frame()
+        places = re.findall(r"a=candidate:\S+ 1 udp \d+ (\S+) (\d+) typ host", viewer.peer.answer)
+        for host, port in set(places):
+            with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+                for datagram in (b"", MALFORMED_STUN, b"\x80", b"\x16", b"\xff" * 1500):
+                    stranger.sendto(datagram, (host, int(port)))
+        transport = viewer.receiver._receiver.transport
+        await transport._send_rtp(bytes(MALFORMED_REMB))
+        sent = viewer.peer.frames_sent
+        await until(lambda: viewer.peer.frames_sent > sent + 10 or not viewer.reasons.empty(), 0.01)
+        assert viewer.peer.is_connected and viewer.reasons.empty()
+    assert stumbled == []
+
+
+async def test_what_a_viewer_offers_to_send_is_not_taken(source: FakeSource) -> None:
+    """It would be decoded, and its sound would heap up."""
+    connection = RTCPeerConnection()
+    connection.addTransceiver("video", direction="recvonly")
+    for _ in range(3):
+        connection.addTransceiver("audio", direction="sendrecv")
+    await connection.setLocalDescription(await connection.createOffer())
+    peer = await ViewerPeer.accept(connection.localDescription.sdp, source=shared(source), on_controls=lambda text: [])
+    assert peer.answer.count("a=inactive") == 3 and "a=recvonly" not in peer.answer
+    assert peer.answer.count("a=sendonly") == 1
+    await connection.setRemoteDescription(RTCSessionDescription(peer.answer, "answer"))
+    async with Player(source):
+        await until(lambda: peer.frames_sent > 2, 0.01)
+    await connection.close()
+    await peer.close()

@@ -68,3 +68,16 @@ def test_scaling_is_the_mean_of_what_it_covers() -> None:
 def test_a_picture_that_nobody_means_is_refused() -> None:
     with pytest.raises(ValueError, match="16384x8192 is too large"):
         to_rgb(av.VideoFrame(16384, 8192, "gray"), 640)
+
+
+@pytest.mark.parametrize("layout", ["yuv420p", "yuv444p"])
+def test_a_picture_of_unknown_colours_is_shown_all_the_same(layout: str) -> None:
+    """Whoever sends says what matrix it is; swscale takes a few, and refuses the frame otherwise."""
+    pixels = flat(32, 48)
+    for matrix in range(256):
+        frame = image(pixels, layout=layout)
+        frame.colorspace = matrix
+        shown = to_rgb(frame, 640)
+        assert shown.shape == (32, 48, 3)
+        if matrix in (3, 8, 255):
+            assert np.abs(shown.astype(int) - pixels).max() < 6

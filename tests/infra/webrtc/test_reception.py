@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiortc import RTCRtpReceiver
+from aiortc import RTCPeerConnection, RTCRtpReceiver
 from aiortc.jitterbuffer import JitterBuffer, JitterFrame
 from aiortc.rtp import HeaderExtensionsMap, RtpPacket, pack_header_extensions
 
@@ -12,6 +12,7 @@ from realtime_engine.infra.webrtc import reception
 from realtime_engine.infra.webrtc.reception import (
     DecoderQueue,
     bound_decoding,
+    bound_sources,
     emit_at_marker,
     hear_extension,
     starts_anew,
@@ -122,6 +123,19 @@ def test_an_extension_is_heard_and_the_others_are_still_read() -> None:
     assert heard == [b"abcd"]
 
 
+async def test_a_sender_that_makes_up_streams_is_heard_with_a_few() -> None:
+    connection = RTCPeerConnection()
+    receiver = connection.addTransceiver("video", direction="recvonly").receiver
+    router = receiver.transport._rtp_router
+    router.register_receiver(receiver, ssrcs=[], payload_types=[96])
+    assert bound_sources(receiver, 4)
+    packets = [RtpPacket(payload_type=96, ssrc=ssrc) for ssrc in range(1000)]
+    assert [router.route_rtp(packet) for packet in packets[:4]] == [receiver] * 4
+    assert {router.route_rtp(packet) for packet in packets[4:]} == {None}
+    assert router.route_rtp(packets[2]) is receiver and len(router.ssrc_table) == 4
+    await connection.close()
+
+
 class Strange:
     """A receiver of an aiortc that has none of these names."""
 
@@ -133,8 +147,9 @@ async def test_a_missing_name_leaves_its_feature_out_with_one_warning(caplog: py
         assert not emit_at_marker(strange) and not bound_decoding(strange, 2, lambda: None)
         await reception.request_keyframe(strange)
         nothing: Any = SimpleNamespace(receiver=SimpleNamespace(transport=None))
+        assert not bound_sources(nothing.receiver, 4)
         assert not hear_extension(nothing, 8, "urn:colours", print)
-    assert len(caplog.records) == 4
+    assert len(caplog.records) == 5
     reception._report_missing.cache_clear()
 
 

@@ -8,17 +8,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+from aiortc import RTCPeerConnection
 from aiortc.rtp import (
     RTCP_PSFB_APP,
     RTCP_PSFB_FIR,
     RtcpPsfbPacket,
     RtcpReceiverInfo,
     RtcpRrPacket,
+    RtcpSenderInfo,
+    RtcpSrPacket,
     is_rtcp,
     pack_remb_fci,
 )
 
 from realtime_engine.infra.webrtc import Codec, Loss, SharedVideo, StreamStats, Tier, ViewerPeer, WebRtcReceiver
+from realtime_engine.infra.webrtc.sending import Sending
+from realtime_engine.testing import ManualClock
 
 from .support import FakeSource, Player, frame, shared, until
 
@@ -145,3 +150,49 @@ async def test_a_receivers_reports_reach_the_tiers(source: FakeSource, wire: Wir
         report = RtcpRrPacket(ssrc=1, reports=[RtcpReceiverInfo(sender._ssrc, 128, 0, 0, 0, 0, 0)])
         await sender.transport._handle_rtcp_data(bytes(estimate) + bytes(report))
     assert heard == [800_000, 0.5]
+
+
+class Heard:
+    """Stands in for a viewer, and notes the round trips that it is told."""
+
+    waits = False
+
+    def __init__(self) -> None:
+        self.round_trips: list[float] = []
+
+    def report_missing(self, share: float) -> None:
+        assert share == 0
+
+    def report_round_trip(self, seconds: float) -> None:
+        self.round_trips.append(seconds)
+
+
+async def test_round_trips_are_measured_whatever_the_wall_clock_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer to an older report of the same name, which comes while nothing is sent, is none."""
+    clock, heard = ManualClock(), Heard()
+    connection = RTCPeerConnection()
+    sender = connection.addTransceiver("video").sender
+
+    async def send(packet: bytes) -> None:
+        assert is_rtcp(packet)
+
+    monkeypatch.setattr(sender.transport, "_send_rtp", send)
+    Sending(sender, clock).begin(heard)  # type: ignore[arg-type]
+
+    async def report(after_s: float) -> None:
+        clock.advance(after_s)
+        sender._RTCRtpSender__lsr, sender._RTCRtpSender__lsr_time = 77, 0.0  # a wall clock of long ago
+        await sender.transport._send_rtp(bytes(RtcpSrPacket(sender._ssrc, RtcpSenderInfo(0, 0, 0, 0))))
+
+    async def answer(after_s: float, held_s: float) -> None:
+        clock.advance(after_s)
+        info = RtcpReceiverInfo(sender._ssrc, 0, 0, 0, 0, lsr=77, dlsr=round(held_s * 65536))
+        await sender._handle_rtcp_packet(RtcpRrPacket(ssrc=1, reports=[info]))
+
+    await answer(0.1, 0.05)
+    await report(0)
+    await answer(0.3, 0.1)
+    await report(0.5)
+    await answer(0.1, 0.7)
+    await connection.close()
+    assert heard.round_trips == [pytest.approx(0.2, abs=1e-3)]

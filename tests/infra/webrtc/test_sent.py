@@ -72,3 +72,20 @@ def test_a_keyframe_of_long_ago_is_forgotten(bench: Bench) -> None:
     for _ in range(4):
         numbers = bench.send(10_000)
     assert bench.sent.judge(numbers[:1]) == Verdict([], True)
+
+
+def test_a_request_that_repeats_itself_is_answered_once(bench: Bench) -> None:
+    numbers = bench.send(3)
+    assert bench.sent.judge(numbers * 1000) == Verdict(numbers, False)
+    assert bench.sent.judge(numbers) == Verdict([], False)
+    bench.clock.advance(0.02)
+    assert bench.sent.judge(numbers) == Verdict(numbers, False)
+
+
+def test_no_packet_is_sent_again_without_an_end(bench: Bench) -> None:
+    (number,) = bench.send(1)
+    answers = 0
+    for _ in range(20):
+        bench.clock.advance(0.021)
+        answers += len(bench.sent.judge([number]).again)
+    assert answers == 4

@@ -33,6 +33,15 @@ def test_the_middle_fills_the_target(frame: tuple[int, int]) -> None:
     assert not target[..., 2].any()
 
 
+@pytest.mark.parametrize("frame", [(1, 1), (2, 2), (640, 1), (1, 640)])
+@pytest.mark.parametrize("target", [(16, 1920), (1080, 16), (16, 16)])
+def test_a_frame_of_any_shape_fills_a_target_of_any_shape(frame: tuple[int, int], target: tuple[int, int]) -> None:
+    """A stranger's video may be one pixel wide, and a step that fails for one fails for all."""
+    shown = np.zeros((*target, 3), np.uint8)
+    cover(np.full((*frame, 3), 200, np.uint8), shown)
+    assert (shown == 200).all()
+
+
 def test_a_frame_of_the_right_size_is_taken_as_it_is() -> None:
     frame, target = ramp(18, 32), np.empty((18, 32, 3), np.uint8)
     frame.flags.writeable = False

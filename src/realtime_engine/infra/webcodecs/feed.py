@@ -72,6 +72,7 @@ class PacketFeed:
         self._clock = clock
         self._waiting: deque[EncodedFrame] = deque()
         self._flight = Flight(self._budget_ns, clock.now_ns())
+        self._handed_ns: int | None = None  # when a message was handed over, until the next one is asked for
         self._changed = asyncio.Event()
         self._skipping = True  # up to a keyframe
         self._keyframe_asked = True  # which joining does
@@ -93,7 +94,7 @@ class PacketFeed:
         """A frame comes from the stream: let it wait, or drop it."""
         now_ns = self._clock.now_ns()
         self._review_rate(now_ns)
-        self.is_stuck = self._flight.age_ns(now_ns) > _PATIENCE_NS
+        self.is_stuck = max(self._flight.age_ns(now_ns), self._sending_ns(now_ns)) > _PATIENCE_NS
         if encoded.packet.is_keyframe and (self._skipping or not self._flight.is_open(now_ns)):
             self.dropped += len(self._waiting)
             self._waiting.clear()  # a keyframe makes up for all that waits before it
@@ -103,7 +104,8 @@ class PacketFeed:
             self._ask_if_due()
             return
         self._waiting.append(encoded)
-        if now_ns - self._waiting[0].paced_ns > self._budget_ns and not self._flight.is_open(now_ns):
+        is_held_up = not self._flight.is_open(now_ns) or self._sending_ns(now_ns) > self._budget_ns
+        if now_ns - self._waiting[0].paced_ns > self._budget_ns and is_held_up:
             self._drop_waiting()
             self._flight.drain()
         self._changed.set()
@@ -118,7 +120,9 @@ class PacketFeed:
     def next_nowait(self) -> bytes | None:
         """The next message, ``None`` while there is none or the link is full."""
         now_ns = self._clock.now_ns()
+        self._handed_ns = None
         self._drop_what_is_over()
+        self._ask_if_due()
         if not self._waiting:
             return None
         if not self._flight.is_open(now_ns):
@@ -128,6 +132,7 @@ class PacketFeed:
         message = self._pack(encoded)
         self._flight.send(self.sent, len(message), now_ns)
         self.sent += 1
+        self._handed_ns = now_ns
         if self._on_sent is not None:
             self._on_sent(encoded, now_ns)
         return message
@@ -145,6 +150,10 @@ class PacketFeed:
     def close(self) -> None:
         """Watch no more. May be called again."""
         self._viewer.close()
+
+    def _sending_ns(self, now_ns: int) -> int:
+        """For how long the socket has been taking a message; acknowledgements do not show that it has."""
+        return 0 if self._handed_ns is None else now_ns - self._handed_ns
 
     def _review_rate(self, now_ns: int) -> None:
         if self._flight.rate.review(now_ns) and self.bits_per_s is not None and self._on_rate is not None:
@@ -170,7 +179,7 @@ class PacketFeed:
 
     def _ask_if_due(self) -> None:
         """Ask for a keyframe when one can be taken."""
-        if self._skipping and not self._keyframe_asked and self._flight.is_empty:
+        if self._skipping and not self._keyframe_asked and self._flight.is_empty and self._handed_ns is None:
             self._keyframe_asked = True
             self._viewer.report_loss()
 

@@ -18,6 +18,7 @@ from .intake import Picture
 from .liveness import Patience
 from .peer import CloseReason, ViewerPeer
 from .ports import UdpPorts
+from .rate import LEAST_BITRATE, MOST_BITRATE
 from .receiver import ReceivedFrame, WebRtcReceiver
 from .route import Route, RouteKind, find_route
 from .shared import SharedVideo
@@ -31,6 +32,8 @@ from .viewer import EncodedFrame, Loss, StreamEnded, VideoViewer
 __all__ = [
     "DEFAULT_CODECS",
     "ENCODER_CHOICES",
+    "LEAST_BITRATE",
+    "MOST_BITRATE",
     "BadAnswerError",
     "BadCandidateError",
     "BadOfferError",

@@ -30,6 +30,8 @@ _QUEUE_KNOWN_NS = 5 * NS_PER_S // 2
 _LEAST_KNOWN_NS = 10 * NS_PER_S  # the way to the viewer may have become longer since
 _MUCH_LOSS, _LITTLE_LOSS = 0.1, 0.02
 _LOSS_RECOVERY = 1.08  # for each report
+_NO_LIMIT = 10**9  # bits per second: a limit beyond that says nothing any more
+_MOST_ROUND_TRIPS = 64  # receivers report every second or so
 
 
 class Downlink:
@@ -45,7 +47,7 @@ class Downlink:
         self._highest = 0
         self._low: tuple[int, int] | None = None
         self._full = self._seemed_full = 0.0
-        self._round_trips: deque[tuple[int, float]] = deque()
+        self._round_trips: deque[tuple[int, float]] = deque(maxlen=_MOST_ROUND_TRIPS)
         self._estimate_limit: float | None = None
         self._loss_limit: float | None = None
 
@@ -77,11 +79,12 @@ class Downlink:
     def hear_loss(self, now_ns: int, share: float, sent: int) -> None:
         """The share of packets, from 0 to 1, that were lost since the last report."""
         limit = self._loss_limit
-        if share > _MUCH_LOSS:
+        if share > _MUCH_LOSS and sent:  # whoever is sent nothing shows nothing
             self.congested_ns = now_ns
             self._loss_limit = (sent if limit is None else min(limit, sent)) * (1 - share / 2)
         elif share < _LITTLE_LOSS and limit is not None:
-            self._loss_limit = limit * _LOSS_RECOVERY
+            recovered = limit * _LOSS_RECOVERY
+            self._loss_limit = recovered if recovered < _NO_LIMIT else None
 
     def hear_round_trip(self, now_ns: int, seconds: float, sent: int) -> None:
         """The time of a round trip, which grows by what queues up on the way."""
@@ -90,7 +93,7 @@ class Downlink:
         while round_trips[0][0] < now_ns - _LEAST_KNOWN_NS:
             round_trips.popleft()
         rests = self.congested_ns is not None and now_ns - self.congested_ns < 3 * _REST_NS // 2
-        if self._queue_s > _LONG_QUEUE_S and not rests:
+        if self._queue_s > _LONG_QUEUE_S and sent and not rests:
             self.congested_ns = now_ns
             limit = sent if self._estimate_limit is None else min(self._estimate_limit, sent)
             self._full = self._full or limit

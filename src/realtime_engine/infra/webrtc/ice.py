@@ -12,8 +12,9 @@ from aiortc.rtcicetransport import parse_stun_turn_uri
 from aiortc.sdp import candidate_from_sdp
 
 from .advertising import advertise, check_public_address, hide_related_addresses
+from .connection import Connection
 from .errors import BadCandidateError, NoCandidatesError
-from .internals import bound_gathering
+from .internals import bound_gathering, outlive_bad_datagrams
 from .ports import UdpPorts
 from .turn import TurnSecret
 
@@ -84,19 +85,23 @@ class IceConfig:
         """The servers with credentials for ``user``, made now where they are made at all."""
         return tuple(self._with_credentials(server, user) for server in self.servers)
 
-    def connection(self) -> RTCPeerConnection:
+    def connection(self) -> Connection:
         """A new connection that uses these servers and no others."""
         servers = [
             RTCIceServer(s.url, username=s.username, credential=s.credential) for s in self.servers_for("server")
         ]
-        return RTCPeerConnection(RTCConfiguration(iceServers=servers))
+        return Connection(RTCConfiguration(iceServers=servers))
 
     def bound(self, connection: RTCPeerConnection) -> None:
-        """Hold the gathering of ``connection`` to these settings; call it before a local description is set."""
+        """Hold the gathering of ``connection`` to these settings, and let it outlive malformed datagrams.
+
+        Call it once, before a local description is set.
+        """
         transports = {transceiver.sender.transport for transceiver in connection.getTransceivers()}
         if connection.sctp is not None:
             transports.add(connection.sctp.transport)
         for transport in transports:
+            outlive_bad_datagrams(transport)
             bound_gathering(
                 transport.transport.iceGatherer,
                 self.gather_deadline_s,

@@ -21,15 +21,15 @@ from .colours import Colours, label, read_colours
 from .errors import BadCandidateError, BadOfferError, PeerClosedError
 from .ice import IceConfig, parse_fragment, to_candidate
 from .intake import Intake, Picture
-from .internals import close_connection
 from .liveness import Liveness, Patience
 from .publication import Publication, parse_publication
-from .reception import bound_decoding, emit_at_marker, hear_extension, request_keyframe
+from .reception import bound_decoding, bound_sources, emit_at_marker, hear_extension, request_keyframe
 
 logger = logging.getLogger(__name__)
 
 _MOST_CANDIDATES = 128
 _MOST_UNDECODED = 16
+_MOST_SOURCES = 32  # video, retransmissions and sound, again after each restart of an encoder
 _BLIND_NS = NS_PER_S  # packets but no picture for so long: ask for a keyframe
 
 
@@ -165,7 +165,7 @@ class PublisherPeer:
     async def _close(self, reason: PublisherEnd) -> None:
         for task in self._tasks:
             task.cancel()
-        await close_connection(self._connection)
+        await self._connection.close()
         logger.info("a publisher's connection ended: %s", reason.value)
         if self._on_closed is not None:
             try:
@@ -182,6 +182,7 @@ class PublisherPeer:
         for transceiver in connection.getTransceivers():
             if transceiver.kind == "audio":
                 transceiver.direction = "inactive"
+        bound_sources(self._receiver, _MOST_SOURCES)  # of the transport that all sections share from now on
         extension = self._publication.colour_extension
         if extension is not None:
             hear_extension(self._transceiver, extension, colours.URI, self._hear_colours)

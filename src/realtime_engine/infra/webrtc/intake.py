@@ -20,6 +20,9 @@ from .picture import to_rgb
 _log = LogLimiter(logging.getLogger(__name__), MONOTONIC)
 
 
+_MOST_WAITING_PIXELS = 8192 * 4096
+
+
 class Picture(NamedTuple):
     """A received frame.
 
@@ -44,7 +47,7 @@ class Intake:
     """Converts decoded frames off the event loop, one after the other, the oldest of those that wait first.
 
     Args:
-        waiting: frames that may wait; when there are more, the oldest is dropped.
+        waiting: frames that may wait; when there are more, or more than 32 million pixels, the oldest is dropped.
         max_side: longer side of a picture in pixels at most.
         pool: threads to convert on.
         on_picture: called on the event loop with each picture.
@@ -66,16 +69,23 @@ class Intake:
         self._on_picture = on_picture
         self._on_drop = on_drop
         self._arrived = asyncio.Event()
+        self._pixels = 0  # of what waits
         self.received = 0
 
     def put(self, image: av.VideoFrame, arrived_ns: int) -> None:
         """Take a decoded frame; does not block."""
-        if len(self._waiting) >= self._most:
-            self._waiting.popleft()
+        self._pixels += image.width * image.height
+        while self._waiting and (len(self._waiting) >= self._most or self._pixels > _MOST_WAITING_PIXELS):
+            self._take()
             self._on_drop()
         self.received += 1
         self._waiting.append(_Decoded(image, _media_ns(image), arrived_ns))
         self._arrived.set()
+
+    def _take(self) -> _Decoded:
+        decoded = self._waiting.popleft()
+        self._pixels -= decoded.image.width * decoded.image.height
+        return decoded
 
     async def run(self) -> None:
         """Convert until it is cancelled."""
@@ -84,7 +94,7 @@ class Intake:
             while not self._waiting:
                 self._arrived.clear()
                 await self._arrived.wait()
-            image, media_ns, arrived_ns = self._waiting.popleft()
+            image, media_ns, arrived_ns = self._take()
             try:
                 pixels = await loop.run_in_executor(self._pool, to_rgb, image, self._max_side)
             except Exception as error:  # a stranger's video may be anything

@@ -2,22 +2,20 @@
 
 aiortc has no public way to hear a viewer's reports, to choose the size of packets and when they are sent, to learn the
 RTP timestamp that a frame was sent with, to send a header extension that it does not know, or to bound the gathering of
-candidates, and one of its tasks survives a close that comes at a bad moment. All of these names are unchanged from
+candidates. All of these names are unchanged from
 aiortc 1.9 to 1.16. Whatever is changed is changed on one connection's objects: other users of aiortc in this process
 notice nothing. Where one is missing, the feature that needs it is left out, and one warning says so.
 """
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from typing import Any
 
-from aiortc import RTCPeerConnection, RTCRtpReceiver, RTCRtpSender, RTCRtpTransceiver, rtp
+from aiortc import RTCDtlsTransport, RTCRtpReceiver, RTCRtpSender, RTCRtpTransceiver, rtp
 from aiortc.codecs.base import Encoder
 from aiortc.jitterbuffer import JitterFrame
 from aiortc.rtcicetransport import RTCIceGatherer
@@ -29,12 +27,11 @@ from .reassembly import Picture
 logger = logging.getLogger(__name__)
 
 _LOOPBACK = ["127.0.0.1"]
-_ICE_CHECK_S = 0.02
 _RTCP_HANDLER = "_handle_rtcp_packet"
 _SEND = "_send_rtp"
+_RECEIVE = "_recv_next"
 _ENCODER = "_RTCRtpSender__encoder"
 _REPORTED = "_RTCRtpSender__lsr"
-_REPORTED_AT = "_RTCRtpSender__lsr_time"
 _SENT_TIMESTAMP = "_RTCRtpSender__rtp_timestamp"
 _TIMESTAMP_MAPPER = "_RTCRtpReceiver__timestamp_mapper"
 _JITTER_BUFFER = "_RTCRtpReceiver__jitter_buffer"
@@ -83,8 +80,11 @@ def route_rtcp(sender: RTCRtpSender, is_for_it: Callable[[Any], bool]) -> bool:
     return True
 
 
-def watch_packets(sender: RTCRtpSender, before: Callable[[int, int], Awaitable[None]]) -> bool:
-    """Await ``before`` with sequence number and size of each RTP packet that ``sender`` is about to send.
+def watch_packets(
+    sender: RTCRtpSender, before: Callable[[int, int], Awaitable[None]], reports: Callable[[], None]
+) -> bool:
+    """Await ``before`` with sequence number and size of each RTP packet that ``sender`` is about to send, and call
+    ``reports`` before each of its sender reports.
 
     Call it when the sender is connected. False when that is not possible.
     """
@@ -98,9 +98,33 @@ def watch_packets(sender: RTCRtpSender, before: Callable[[int, int], Awaitable[N
     async def watch_and_send(packet: bytes) -> None:
         if packet[8:12] == ssrc and not rtp.is_rtcp(packet):
             await before(int.from_bytes(packet[2:4], "big"), len(packet))
+        elif packet[4:8] == ssrc and packet[1] == rtp.RTCP_SR:
+            reports()
         await send(packet)
 
     setattr(transport, _SEND, watch_and_send)
+    return True
+
+
+def outlive_bad_datagrams(transport: RTCDtlsTransport) -> bool:
+    """Let ``transport`` pass over a datagram that aiortc stumbles over, where it would end the connection.
+
+    An empty one is enough for that, and anybody can send one to an open port. False when that is not possible.
+    """
+    receive = getattr(transport, _RECEIVE, None)
+    if not callable(receive):
+        _report_missing(_RECEIVE, "a malformed datagram ends a connection")
+        return False
+
+    async def receive_and_go_on() -> None:
+        try:
+            await receive()
+        except ConnectionError:
+            raise
+        except Exception as error:  # a stranger's bytes, which aiortc takes apart without much ado
+            logger.debug("passed over a datagram: %r", error)
+
+    setattr(transport, _RECEIVE, receive_and_go_on)
     return True
 
 
@@ -138,14 +162,15 @@ def sent_timestamp(sender: RTCRtpSender) -> int | None:
     return timestamp
 
 
-def round_trip(sender: RTCRtpSender, report: rtp.RtcpReceiverInfo) -> float | None:
-    """Seconds from a sender report to this answer to it (RFC 3550 section 6.4.1), ``None`` if it cannot be known."""
-    if not hasattr(sender, _REPORTED) or not hasattr(sender, _REPORTED_AT):
+def is_answer(sender: RTCRtpSender, report: rtp.RtcpReceiverInfo) -> bool:
+    """Whether the receiver's report answers the last report of ``sender`` (RFC 3550 section 6.4.1).
+
+    It may answer an older one of the same name: aiortc calls them by the last packet before them.
+    """
+    if not hasattr(sender, _REPORTED):
         _report_missing(_REPORTED, "congestion is noticed late")
-        return None
-    if not report.dlsr or report.lsr != getattr(sender, _REPORTED):
-        return None
-    return max(time.time() - float(getattr(sender, _REPORTED_AT)) - report.dlsr / 65536, 0.0)
+        return False
+    return bool(report.dlsr) and report.lsr == getattr(sender, _REPORTED)
 
 
 def received_timestamp(receiver: RTCRtpReceiver, pts: int) -> int | None:
@@ -236,24 +261,24 @@ def bound_gathering(
         elif not addresses and connection.turn_server is None:
             addresses = _LOOPBACK
         with binding_within(ports) if ports is not None else nullcontext():
-            return await gather(component, addresses, timeout=deadline_s)
+            candidates = await gather(component, addresses, timeout=deadline_s)
+        for protocol in getattr(connection, "_protocols", ()):
+            _outlive_bad_messages(protocol)
+        return candidates
 
     connection.get_component_candidates = gather_in_time
 
 
-async def close_connection(connection: RTCPeerConnection) -> None:
-    """Close ``connection``, and whatever it left running.
-
-    When an aioice connection is closed while it connects, its next step still starts the consent checks, for ever.
-    Closing it again after that step ends them.
-    """
-    transports = {transceiver.sender.transport.transport for transceiver in connection.getTransceivers()}
-    was_connecting = connection.connectionState == "connecting"
-    await connection.close()
-    if not was_connecting:
+def _outlive_bad_messages(protocol: Any) -> None:
+    """Let a socket of aioice pass over STUN messages that it stumbles over, which would fill the log otherwise."""
+    hear = getattr(protocol, "datagram_received", None)
+    if not callable(hear):
         return
-    await asyncio.sleep(2 * _ICE_CHECK_S)
-    for transport in transports:
-        ice = getattr(transport, "_connection", None)
-        if ice is not None:
-            await ice.close()
+
+    def hear_and_go_on(data: bytes, address: Any) -> None:
+        try:
+            hear(data, address)
+        except Exception as error:
+            logger.debug("passed over a datagram of %s: %r", address, error)
+
+    protocol.datagram_received = hear_and_go_on

@@ -16,7 +16,7 @@ from .controls import ControlsChannel, OnControls
 from .errors import BadCandidateError, BadOfferError, PeerClosedError
 from .ice import IceConfig, parse_fragment, to_candidate
 from .identity import frame_message
-from .internals import close_connection, extend_headers
+from .internals import extend_headers
 from .liveness import Liveness, Patience
 from .offer import Offer, parse_offer
 from .playout import IMMEDIATELY, URI
@@ -183,7 +183,7 @@ class ViewerPeer:
         if self._watching is not None:
             self._watching.cancel()
         self._track.stop()
-        await close_connection(self._connection)
+        await self._connection.close()
         logger.info("a viewer's connection ended: %s", reason.value)
         if self._on_closed is not None:
             try:
@@ -197,6 +197,9 @@ class ViewerPeer:
             await connection.setRemoteDescription(RTCSessionDescription(self._offer.sdp, "offer"))
         except Exception as error:  # aiortc names no common base for what it refuses
             raise BadOfferError(f"the SDP offer cannot be used: {error}") from error
+        for transceiver in connection.getTransceivers():
+            if transceiver is not self._transceiver:  # it would be decoded, and kept for somebody who reads it
+                transceiver.direction = "inactive"
         if self._offer.playout_extension is not None:
             extend_headers(self._transceiver, self._offer.playout_extension, URI, IMMEDIATELY)
         self.answer = await ice.answer(connection)

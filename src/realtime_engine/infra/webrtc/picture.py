@@ -9,6 +9,8 @@ from av.video.reformatter import ColorRange
 from numpy.typing import NDArray
 
 _BT601 = (2, 5, 6)  # matrix coefficients of ITU-T H.273: unspecified, BT.470 BG, SMPTE 170M
+_UNSPECIFIED = 2
+_KNOWN = (0, 1, 4, 7, 9, *_BT601)  # what swscale converts; it refuses a frame of any other
 _MOST_PIXELS = 8192 * 8192
 
 
@@ -27,7 +29,8 @@ def to_rgb(image: av.VideoFrame, max_side: int) -> NDArray[np.uint8]:
     """(height, width, 3) uint8 RGB, the longer side at most ``max_side`` pixels.
 
     4:2:0 video of the BT.601 matrix, which is what browsers send, is scaled before it is converted: 1280x720 to 640x360
-    takes a sixth of what swscale takes. Everything else goes through swscale, which knows it all.
+    takes a sixth of what swscale takes. Everything else goes through swscale. A matrix that it does not know is taken
+    for BT.601: wrong colours are better than no picture.
 
     Raises:
         ValueError: the picture is too large to be meant.
@@ -35,6 +38,8 @@ def to_rgb(image: av.VideoFrame, max_side: int) -> NDArray[np.uint8]:
     if image.width * image.height > _MOST_PIXELS:
         raise ValueError(f"a picture of {image.width}x{image.height} is too large")
     width, height = fit(image.width, image.height, max_side)
+    if image.colorspace not in _KNOWN:
+        image.colorspace = _UNSPECIFIED
     plain = image.format.name == "yuv420p" and image.color_range != ColorRange.JPEG and image.colorspace in _BT601
     if plain and width % 2 == 0 and height % 2 == 0:
         return cv2.cvtColor(_scaled(image, width, height), cv2.COLOR_YUV2RGB_I420)  # type: ignore[return-value]

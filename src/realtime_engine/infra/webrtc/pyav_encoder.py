@@ -21,6 +21,8 @@ from .rate import RateBudget, check_bitrate, default_bitrate
 
 _VBV_S = 0.4  # a keyframe may borrow this much of the rate, which bounds the time that it needs on the wire
 _VBV_INTERVALS = 5  # and with fewer pictures than this in it, no encoder keeps its rate
+_MOST_VBV_BITS = 2**31 - 1  # FFmpeg's number for it
+_SLOWEST = fractions.Fraction(1, 1001)  # frames per second: the least that encoders are told
 _NEVER = 1_000_000  # frames between keyframes that nobody asked for
 _PATIENCE_NS = 2 * NS_PER_S  # between streams that begin anew for their rate
 _BIG_STEP, _BIG_STEP_PATIENCE_NS = 0.5, NS_PER_S // 4  # a network that lost half its rate is full at once
@@ -126,7 +128,7 @@ class PyavEncoder(ABC):
         return False
 
     def _vbv_bits(self, rate: int) -> int:
-        return round(rate * max(_VBV_S, _VBV_INTERVALS * self._budget.interval_s))
+        return min(round(rate * max(_VBV_S, _VBV_INTERVALS * self._budget.interval_s)), _MOST_VBV_BITS)
 
     def _wrap(self, planes: NDArray[np.uint8]) -> av.VideoFrame:
         """A frame of these planes, without a copy where PyAV can: it takes heights for multiples of 4."""
@@ -158,4 +160,4 @@ class PyavEncoder(ABC):
 
 def frame_time(fps: float) -> fractions.Fraction:
     """The declared interval between frames, in seconds."""
-    return 1 / fractions.Fraction(fps).limit_denominator(1001)
+    return 1 / max(fractions.Fraction(fps).limit_denominator(1001), _SLOWEST)

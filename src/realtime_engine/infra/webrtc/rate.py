@@ -12,7 +12,8 @@ from ...core.clock import NS_PER_S
 _REFERENCE_PIXELS = 640 * 360
 _REFERENCE_BITRATE = 1_500_000
 _REFERENCE_FPS = 30.0
-_LEAST_BITRATE = 100_000
+_LEAST_DEFAULT = 100_000
+LEAST_BITRATE, MOST_BITRATE = 10_000, 250_000_000  # what encoders keep, and what fits into their 32 bits
 _SIZE_EXPONENT = 0.71  # 1.5 Mb/s at 640x360 and 4 Mb/s at 1280x720
 
 _MEMORY = 16  # pictures over which the interval is smoothed
@@ -30,13 +31,13 @@ _LEAST_CORRECTION, _MOST_CORRECTION = 0.6, 1.25
 def default_bitrate(width: int, height: int, fps: float = _REFERENCE_FPS) -> int:
     """Bits per second for a live picture of ``width`` x ``height`` pixels at ``fps`` frames per second."""
     size: float = (width * height / _REFERENCE_PIXELS) ** _SIZE_EXPONENT
-    return max(round(_REFERENCE_BITRATE * size * fps / _REFERENCE_FPS), _LEAST_BITRATE)
+    return min(max(round(_REFERENCE_BITRATE * size * fps / _REFERENCE_FPS), _LEAST_DEFAULT), MOST_BITRATE)
 
 
 def check_bitrate(bits_per_second: int) -> None:
     """Raise ValueError for a rate that no encoder keeps."""
-    if bits_per_second < 10_000:
-        raise ValueError(f"a bitrate is at least 10000 bits per second, got {bits_per_second!r}")
+    if not LEAST_BITRATE <= bits_per_second <= MOST_BITRATE:
+        raise ValueError(f"a bitrate is {LEAST_BITRATE} to {MOST_BITRATE} bits per second, got {bits_per_second!r}")
 
 
 class Cadence:

@@ -20,7 +20,7 @@ from .controls import LABEL
 from .errors import BadAnswerError, PeerClosedError
 from .ice import IceConfig, keep_usable_candidates
 from .identity import FrameInfo, parse_frame_message
-from .internals import close_connection, reassemble, received_timestamp
+from .internals import reassemble, received_timestamp
 from .reassembly import Picture, Piece, Reassembly, begins_keyframe
 
 _MOST_MESSAGES = 1024
@@ -135,7 +135,7 @@ class WebRtcReceiver:
         """End the connection. May be called again."""
         if self._reading is not None:
             self._reading.cancel()
-        await close_connection(self._connection)
+        await self._connection.close()
         self._change.set()
 
     @property

@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 _DECODER_QUEUE = "_RTCRtpReceiver__decoder_queue"
 _JITTER_BUFFER = "_RTCRtpReceiver__jitter_buffer"
+_ROUTER = "_rtp_router"
 _SEND_PLI = "_send_rtcp_pli"
 _NEGOTIATED = "_headerExtensions"
 _EXTENSIONS_MAP = "_rtp_header_extensions_map"
@@ -54,6 +55,29 @@ def bound_decoding(receiver: RTCRtpReceiver, most: int, on_drop: Callable[[], No
         _report_missing(_DECODER_QUEUE, "a sender that is faster than the decoder fills the memory")
         return False
     setattr(receiver, _DECODER_QUEUE, DecoderQueue(most, on_drop))
+    return True
+
+
+def bound_sources(receiver: RTCRtpReceiver, most: int) -> bool:
+    """Hear at most ``most`` streams (SSRC) on the connection of ``receiver``: aiortc remembers each that it ever heard.
+
+    False when that is not possible.
+    """
+    router: Any = getattr(receiver.transport, _ROUTER, None)
+    route = getattr(router, "route_rtp", None)
+    if not callable(route):
+        _report_missing(_ROUTER, "a sender that makes up streams fills the memory")
+        return False
+    known: set[int] = set()
+
+    def route_known(packet: Any) -> Any:
+        if packet.ssrc not in known:
+            if len(known) >= most:
+                return None
+            known.add(packet.ssrc)
+        return route(packet)
+
+    router.route_rtp = route_known
     return True
 
 

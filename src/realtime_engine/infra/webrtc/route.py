@@ -13,7 +13,6 @@ from aiortc import RTCIceCandidate, RTCPeerConnection
 from aiortc.sdp import SessionDescription
 
 from .ice import IceConfig
-from .internals import close_connection
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +75,7 @@ async def find_route(ice: IceConfig, *, page_on_loopback: bool = False) -> Route
         logger.debug("no addresses could be gathered: %s", error)
         candidates = []
     finally:
-        closing = asyncio.ensure_future(close_connection(connection))
+        closing = asyncio.ensure_future(connection.close())
         await asyncio.wait({closing}, timeout=_MARGIN_S)  # a TURN server that vanished would hold it up
     route = _route(ice, candidates)
     return replace(route, kind=RouteKind.LOOPBACK) if page_on_loopback and route.kind is RouteKind.LAN else route

@@ -13,12 +13,14 @@ from aiortc.rtp import RtcpReceiverInfo
 
 from ...core.clock import NS_PER_S, Clock
 from .feedback import Feedback, is_intra_request
-from .internals import hear_rtcp, round_trip, route_rtcp, sent_timestamp, take_payloads, watch_packets
+from .internals import hear_rtcp, is_answer, route_rtcp, sent_timestamp, take_payloads, watch_packets
 from .sent import SentPackets
 from .spread import Spread
 from .viewer import EncodedFrame, VideoViewer
 
 _LEAST_WAIT_NS = NS_PER_S // 1000  # what an event loop can wait for
+_DELAYS_PER_S = 65536
+_INEXACT_S = 0.005
 
 
 class Sending:
@@ -36,12 +38,13 @@ class Sending:
         self._feedback: Feedback | None = None
         self._payloads: list[bytes] = []
         self._begins_keyframe = False
+        self._reported_ns: int | None = None
         self.blind = not hear_rtcp(sender, self._hear)
 
     def begin(self, viewer: VideoViewer) -> None:
         """``viewer`` is what is sent from now on."""
         ssrc = self._sender._ssrc
-        watched = watch_packets(self._sender, self._before)
+        watched = watch_packets(self._sender, self._before, self._note_report)
         self._feedback = Feedback(viewer, ssrc, self._sent if watched else None, self._round_trip)
         route_rtcp(self._sender, lambda packet: is_intra_request(packet, ssrc))
         take_payloads(self._sender, lambda: self._payloads)
@@ -60,8 +63,15 @@ class Sending:
     def _hear(self, packet: object) -> object | None:
         return packet if self._feedback is None else self._feedback.hear(packet)
 
+    def _note_report(self) -> None:
+        self._reported_ns = self._clock.now_ns()
+
     def _round_trip(self, report: RtcpReceiverInfo) -> float | None:
-        return round_trip(self._sender, report)
+        """Seconds from a sender report to this answer to it, ``None`` if that cannot be known."""
+        if self._reported_ns is None or not is_answer(self._sender, report):
+            return None
+        seconds = (self._clock.now_ns() - self._reported_ns) / NS_PER_S - report.dlsr / _DELAYS_PER_S
+        return max(seconds, 0.0) if seconds > -_INEXACT_S else None  # it answered an older report
 
     async def _before(self, sequence_number: int, size: int) -> None:
         """Wait until a packet may be sent."""

@@ -10,6 +10,8 @@ from ...core.clock import NS_PER_S, Clock
 
 KEPT = 128  # how many packets the sender can send again
 _STALE_NS = NS_PER_S // 2
+_AGAIN_NS = NS_PER_S // 50  # requests for a packet that was just sent again are not answered: it is on its way
+_MOST_AGAIN = 4
 _HALF = 0x8000
 
 
@@ -28,12 +30,14 @@ class SentPackets:
     """Remembers the packets of one viewer by their sequence number.
 
     A packet is not sent again when the sender has forgotten it, when it is older than half a second, which would only
-    replay what has passed, or when a keyframe has been sent since.
+    replay what has passed, or when a keyframe has been sent since; and at most four times, not sooner than 20 ms after
+    another, whatever is asked for: a request of one datagram can name thousands.
     """
 
     def __init__(self, clock: Clock, kept: int = KEPT) -> None:
         self._clock = clock
         self._times: deque[int] = deque(maxlen=kept)
+        self._again: deque[list[int]] = deque(maxlen=kept)  # when each of them was sent again
         self._newest: int | None = None
         self._keyframe: int | None = None
 
@@ -43,6 +47,7 @@ class SentPackets:
             return False
         self._newest = sequence_number
         self._times.append(self._clock.now_ns())
+        self._again.append([])
         if begins_keyframe:
             self._keyframe = sequence_number
         elif self._keyframe is not None and _distance(self._keyframe, sequence_number) >= _HALF // 2:
@@ -50,15 +55,27 @@ class SentPackets:
         return True
 
     def judge(self, wanted: Iterable[int]) -> Verdict:
-        """Decide on sequence numbers that the viewer misses. When one is lost, none is worth sending again."""
+        """Decide on sequence numbers that the viewer misses. When one is lost, none is worth sending again.
+
+        What is to be sent again counts as sent.
+        """
         again = []
-        for number in wanted:
+        for number in dict.fromkeys(wanted):
             if self._newest is None or _is_after(number, self._newest) or self._is_superseded(number):
                 continue
             if self._is_lost(number, self._newest):
                 return Verdict([], True)
             again.append(number)
-        return Verdict(again, False)
+        return Verdict([number for number in again if self._note_again(number)], False)
+
+    def _note_again(self, number: int) -> bool:
+        """Count a packet that is sent again; false when that was done just now, or too often."""
+        assert self._newest is not None
+        times, now_ns = self._again[-1 - _distance(number, self._newest)], self._clock.now_ns()
+        if len(times) >= _MOST_AGAIN or (times and now_ns - times[-1] < _AGAIN_NS):
+            return False
+        times.append(now_ns)
+        return True
 
     def _is_superseded(self, number: int) -> bool:
         return self._keyframe is not None and number != self._keyframe and not _is_after(number, self._keyframe)

@@ -20,7 +20,8 @@ def cover(frame: NDArray[np.uint8], target: NDArray[np.uint8]) -> None:
     height, width = target.shape[:2]
     rows, columns = frame.shape[:2]
     scale = max(height / rows, width / columns)
-    kept_rows, kept_columns = min(round(height / scale), rows), min(round(width / scale), columns)
+    kept_rows = min(max(round(height / scale), 1), rows)
+    kept_columns = min(max(round(width / scale), 1), columns)
     top, left = (rows - kept_rows) // 2, (columns - kept_columns) // 2
     part = frame[top : top + kept_rows, left : left + kept_columns]
     if part.shape == target.shape:
