@@ -73,7 +73,7 @@ def _opened(path: Path, source: object, max_pixels: int) -> Any:
         ) from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise _too_large(source, str(error), max_pixels) from error
-    except (OSError, SyntaxError, ValueError) as error:
+    except Exception as error:  # as in load_image
         raise InputError(source, f"it cannot be read ({error})", "get or export it again") from error
     if picture.width * picture.height > max_pixels:
         picture.close()
