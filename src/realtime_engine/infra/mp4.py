@@ -146,7 +146,7 @@ class Mp4Writer:
             try:
                 end()
             except self._av.FFmpegError as error:
-                _log.warning("%s ends early: %s", self.path, error)
+                _log.info("%s was not finished: %s", self.path, error)
         if self._container is None or self._atomic is not None:
             self._remove()
 

@@ -32,6 +32,7 @@ def film(
     pix_fmt: str = "yuv420p",
     transfer: int | None = None,
     matrix: Sequence[int] | None = None,
+    pixel_width: Fraction | None = None,
     options: dict[str, str] | None = None,
 ) -> Path:
     """Write it, a picture at each of ``times``, by default ten a second."""
@@ -44,6 +45,8 @@ def film(
         stream.codec_context.time_base = clock
         if transfer is not None:
             stream.codec_context.color_trc = transfer
+        if pixel_width is not None:
+            stream.codec_context.sample_aspect_ratio = pixel_width
         if matrix is not None:
             stream.set_display_matrix([*matrix[:2], 0, *matrix[2:], 0, 0, 0, 1 << 30])
         for at, pixels in enumerate(shown):

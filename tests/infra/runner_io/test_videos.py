@@ -105,6 +105,12 @@ def test_a_camera_may_be_held_anyhow(tmp_path: Path, name: str) -> None:
         assert psnr(loaded, wanted) >= 24  # hard edges of colour
 
 
+def test_pixels_become_square(tmp_path: Path) -> None:
+    loaded = load_first_frame(film(tmp_path / "a.mp4", pixel_width=Fraction(4, 3)))
+    assert loaded.shape == (32, 64, 3)
+    assert psnr(loaded, pictures(1, width=64)[0]) >= 20
+
+
 def test_other_angles_are_refused(tmp_path: Path) -> None:
     path = film(tmp_path / "a.mp4", matrix=[46341, 46341, -46341, 46341])
     with pytest.raises(InputError, match=r"a\.mp4: it is to be turned by no right angle; export it upright"):

@@ -122,12 +122,14 @@ class Film:
 
     def _pixels(self, frame: Any) -> NDArray[np.uint8]:
         self._check_size(frame.width, frame.height)
-        if int(frame.color_trc) in NAMES:
-            name = NAMES[int(frame.color_trc)]
+        name = NAMES.get(int(self._stream.codec_context.color_trc))
+        if name is not None:
             raise InputError(self.source, f"it is HDR ({name}), and models take SDR", _TONE_MAP)
         unlabelled = int(frame.colorspace) == _UNSPECIFIED and frame.height >= _HD_ROWS
         matrix = _BT709 if unlabelled else None  # what players assume too
-        rgb = frame.reformat(format="rgb24", src_colorspace=matrix, interpolation=_ACCURATE).to_ndarray()
+        width = max(round(frame.width * (self._stream.sample_aspect_ratio or 1)), 1)  # of square pixels
+        self._check_size(width, frame.height)
+        rgb = frame.reformat(width, format="rgb24", src_colorspace=matrix, interpolation=_ACCURATE).to_ndarray()
         return np.ascontiguousarray(self._turned(rgb, frame))
 
     def _turned(self, pixels: NDArray[np.uint8], frame: Any) -> NDArray[np.uint8]:
