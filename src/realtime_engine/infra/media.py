@@ -29,7 +29,8 @@ def to_frames(output: Any, layout: str = "thwc", value_range: str = "uint8") -> 
     to ``output`` any more.
 
     Args:
-        output: array, nested sequence, or a tensor with ``detach()``, ``cpu()`` and ``numpy()``.
+        output: array, nested sequence, or a tensor with ``detach()``, ``cpu()`` and ``numpy()``, which is copied to the
+            host if it is elsewhere; bfloat16 goes by way of float32.
         layout: one of ``hwc chw thwc tchw bcthw bvtchw``.
         value_range: one of ``uint8 zero_one minus_one_one``.
 

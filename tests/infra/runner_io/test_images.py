@@ -168,6 +168,12 @@ def test_profiles_are_followed(tmp_path: Path, profile: bytes, shown: tuple[int,
     assert np.abs(load_image(path).astype(int) - shown).max() <= 2
 
 
+def test_a_palette_has_a_profile_too(tmp_path: Path) -> None:
+    swapped = profile(rXYZ="bXYZ", bXYZ="rXYZ")
+    path = saved(tmp_path, np.full((2, 2, 3), RED, np.uint8), "a.png", "P", icc_profile=swapped)
+    assert np.abs(load_image(path).astype(int) - BLUE).max() <= 2
+
+
 def png_with(folder: Path, kind: bytes, content: bytes) -> Path:
     """A chunk behind the header."""
     plain = saved(folder, dice(4, 4, 3)).read_bytes()

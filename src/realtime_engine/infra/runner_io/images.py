@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..extras import require
+from ..extras import MissingDependencyError, require
 from .cache import Cache, local_path
 from .deep_colour import is_deep_colour, is_deep_grey, read_deep_colour, to_bytes
 from .errors import InputError
@@ -44,7 +44,7 @@ def load_image(
     Raises:
         InputError: it is no picture, is broken, too large, or HDR (PQ or HLG); or an unknown colour.
         FileNotFoundError, FetchError: it is not there.
-        MissingDependencyError: no Pillow.
+        MissingDependencyError: no Pillow; for colours of 16 bits, no OpenCV.
     """
     require("PIL.Image", "serve", "read pictures")
     colour = _checked_colour(background)
@@ -56,7 +56,7 @@ def load_image(
             whole = read_deep_colour(picture, path) if is_deep_colour(picture) else picture
             whole.load()
             return _to_rgb(whole, colour, source)
-    except InputError:
+    except (InputError, MissingDependencyError):
         raise
     except Exception as error:  # a decoder may raise anything when it is given broken data
         raise InputError(source, f"it is broken ({error})", "get or export it again") from error
@@ -112,7 +112,7 @@ def _to_rgb(picture: Any, background: tuple[int, int, int], source: object) -> N
         ground = Image.new("RGB", turned.size, background)
         turned = Image.composite(turned, ground, alpha)
     else:
-        turned = _to_srgb(turned, profile)
+        turned = _to_srgb(turned.convert("RGB") if turned.mode in ("1", "P") else turned, profile)
     return np.array(turned.convert("RGB"))
 
 
