@@ -102,9 +102,11 @@ class Compiled:
         except Exception as error:
             if not _is_of_the_compiler(error):
                 raise
-            self._fallback.report("it does not compile", error)
-            self._compiled = None
-        return self._function(*args, **kwargs)
+            failure = error
+        result = self._function(*args, **kwargs)  # may raise as well: then these arguments are to blame
+        self._fallback.report("it does not compile", failure)
+        self._compiled = None
+        return result
 
     def warm_up(self) -> None:
         """Call with every shape of the policy, so that nobody waits for the compiler later.

@@ -53,8 +53,8 @@ class CudaGraphDispatch:
     Each branch (conditional, unconditional, ...) has a graph of its own, with its own static buffers. With one
     signature (shapes, dtypes, strides, devices, other arguments: see :func:`~.signature.signature_of`) a branch first
     runs ``steady_after`` calls eagerly, then ``warm_up`` calls eagerly on a side stream; the next call captures and
-    replays. A new signature drops the graph and starts over. Each call runs the work on the device exactly once, so state
-    on the device (a cache that is written in place) advances as it would eagerly.
+    replays. A new signature drops the graph and starts over. Each call runs the work on the device exactly once, so
+    state on the device (a cache that is written in place) advances as it would eagerly.
 
     What the function must hold to, as for any CUDA graph: no waiting for the device (``.item()``, ``.cpu()``),
     no change of state in Python (a replayed call runs none of it), no writing to its tensor arguments, and tensors that
