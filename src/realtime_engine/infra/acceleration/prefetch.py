@@ -45,6 +45,11 @@ class FramePrefetcher:
         self._stream: Any = None
 
     @property
+    def fallback_reason(self) -> str | None:
+        """Why frames were first copied at once; ``None`` if that never happened."""
+        return self._fallback.reason
+
+    @property
     def unread(self) -> int:
         """Puts that no ``get`` has taken yet."""
         return len(self._filled)
