@@ -50,16 +50,26 @@ def test_it_is_bounded_and_what_is_being_read_is_not_overwritten(cuda):
     prefetcher.put(cuda.tensor(1))
     reading = prefetcher.get()
     prefetcher.put(cuda.tensor(2))
-    with pytest.raises(PrefetchFullError, match="1 puts are unread"):
-        prefetcher.put(cuda.tensor(3))
+    prefetcher.put(cuda.tensor(3))
+    with pytest.raises(PrefetchFullError, match="2 puts are unread"):
+        prefetcher.put(cuda.tensor(4))
     assert values(reading) == [1]
     assert values(prefetcher.get()) == [2]
-    prefetcher.put(cuda.tensor(3))
-    assert values(prefetcher.get()) == [3]
+    prefetcher.put(cuda.tensor(4))
+    assert [values(prefetcher.get()) for _ in range(2)] == [[3], [4]]
 
 
-def test_more_buffers(cuda):
-    prefetcher = FramePrefetcher(buffers=4)
+def test_a_loop_that_puts_the_new_and_gets_the_one_before(cuda):
+    prefetcher, got = FramePrefetcher(), []
+    for number in range(6):
+        prefetcher.put(cuda.tensor(number))
+        if number:
+            got += values(prefetcher.get())
+    assert got == [0, 1, 2, 3, 4]
+
+
+def test_deeper(cuda):
+    prefetcher = FramePrefetcher(depth=4)
     for number in range(4):
         prefetcher.put(cuda.tensor(number))
     with pytest.raises(PrefetchFullError):
@@ -82,10 +92,10 @@ def test_nothing_to_get(cuda):
 def test_buffers_are_reused_and_remade_for_another_shape(cuda):
     prefetcher = FramePrefetcher()
     buffers = []
-    for _ in range(4):
+    for _ in range(6):
         prefetcher.put(cuda.tensor(1, 2))
         buffers.append(prefetcher.get())
-    assert buffers[0] is buffers[2] and buffers[1] is buffers[3] and buffers[0] is not buffers[1]
+    assert buffers[:3] == buffers[3:] and len({id(buffer) for buffer in buffers}) == 3
     prefetcher.put(cuda.tensor(1, 2, 3))
     assert values(prefetcher.get()) == [1, 2, 3]
     prefetcher.put(Tensor(cuda, np.array([7], np.uint8)))
@@ -105,9 +115,9 @@ def test_a_put_that_fails_costs_no_buffer(cuda, monkeypatch):
     assert values(prefetcher.get()) == [1]
 
 
-def test_fewer_than_two_buffers_are_refused(cuda):
-    with pytest.raises(ValueError, match="at least 2"):
-        FramePrefetcher(buffers=1)
+def test_a_depth_of_none_is_refused(cuda):
+    with pytest.raises(ValueError, match="at least 1"):
+        FramePrefetcher(depth=0)
 
 
 def test_on_torch_itself_without_a_gpu(caplog):

@@ -5,7 +5,7 @@
     RealtimeEngineError
     ├── TorchMissingError (ImportError)     a helper needs torch, which cannot be imported
     ├── OverlapError (RuntimeError)         a runner was used out of turn: submit, then wait
-    ├── PrefetchFullError (RuntimeError)    every buffer of a prefetcher is in use: get what is ready first
+    ├── PrefetchFullError (RuntimeError)    a prefetcher has no room: get what is ready first
     └── PrefetchEmptyError (RuntimeError)   there is nothing to get
 """
 
@@ -23,7 +23,7 @@ class OverlapError(RealtimeEngineError, RuntimeError):
 
 
 class PrefetchFullError(RealtimeEngineError, RuntimeError):
-    """Every buffer holds frames that were not read yet, or that somebody is reading."""
+    """As many puts are unread as may be."""
 
 
 class PrefetchEmptyError(RealtimeEngineError, RuntimeError):

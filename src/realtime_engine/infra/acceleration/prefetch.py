@@ -21,25 +21,27 @@ class FramePrefetcher:
     stream of its own. So whoever made the frames may overwrite them, in the order of the caller's stream, as soon as
     ``put`` has returned: outputs of a CUDA graph need no copy of their own.
 
-    What ``get`` returns is a **reused buffer**: valid until the next ``get``. With the usual two buffers one is read
-    while the other is filled. Frames that are not on a CUDA device are copied at once, and the reason is logged once.
+    What ``get`` returns is a **reused buffer**: valid until the next ``get``; there is one buffer more than puts that
+    may be unread. Frames that are not on a CUDA device are copied at once, and the reason is logged once.
     ``put`` and ``get`` may be called from two threads.
     """
 
-    def __init__(self, buffers: int = 2) -> None:
+    def __init__(self, depth: int = 2) -> None:
         """
         Args:
-            buffers: puts that may be unread or being read at the same time, at least 2.
+            depth: puts that may be unread at the same time, at least 1. With 2, a loop can put what is new and then get
+                what came before it.
 
         Raises:
             TorchMissingError: torch is not installed.
         """
-        if buffers < 2:
-            raise ValueError(f"buffers must be at least 2, one to read and one to fill, not {buffers}")
+        if depth < 1:
+            raise ValueError(f"depth must be at least 1, not {depth}")
         self._torch = need_torch("FramePrefetcher")
         self._fallback = Fallback(_logger, "prefetch of frames")
+        self._depth = depth
         self._lock = threading.Lock()
-        self._free = deque(_Buffer(self._torch) for _ in range(buffers))
+        self._free = deque(_Buffer(self._torch) for _ in range(depth + 1))
         self._filled: deque[_Buffer] = deque()
         self._reading: _Buffer | None = None
         self._stream: Any = None
@@ -58,10 +60,10 @@ class FramePrefetcher:
         """Begin to bring a tensor of any shape and dtype to the host.
 
         Raises:
-            PrefetchFullError: no buffer is free.
+            PrefetchFullError: as many puts as may be are unread.
         """
         with self._lock:
-            if not self._free:
+            if self.unread == self._depth:
                 raise PrefetchFullError(f"{self.unread} puts are unread: get() before the next put()")
             buffer = self._free.popleft()
         try:
