@@ -1,0 +1,36 @@
+"""Opt-in helpers that make a torch model faster or smaller. torch is imported when one is made, not before."""
+
+from .compile import Compiled, CompilePolicy, TensorSpec
+from .content_key import content_key
+from .cuda_graph import CudaGraphDispatch, GraphStatistics
+from .embedding_cache import EmbeddingCache
+from .encoder_lifecycle import EncoderLifecycle
+from .errors import OverlapError, PrefetchEmptyError, PrefetchFullError, TorchMissingError
+from .overlap import OverlapRunner, StreamRunner, SynchronousRunner, ThreadRunner, overlap_runner
+from .prefetch import FramePrefetcher
+from .prewarm import Prewarm, PrewarmEvent, PrewarmReport, PrewarmStep
+
+__all__ = [
+    "CompilePolicy",
+    "Compiled",
+    "CudaGraphDispatch",
+    "EmbeddingCache",
+    "EncoderLifecycle",
+    "FramePrefetcher",
+    "GraphStatistics",
+    "OverlapError",
+    "OverlapRunner",
+    "PrefetchEmptyError",
+    "PrefetchFullError",
+    "Prewarm",
+    "PrewarmEvent",
+    "PrewarmReport",
+    "PrewarmStep",
+    "StreamRunner",
+    "SynchronousRunner",
+    "TensorSpec",
+    "ThreadRunner",
+    "TorchMissingError",
+    "content_key",
+    "overlap_runner",
+]

@@ -1,0 +1,28 @@
+"""What docs/acceleration.md shows runs as it stands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from realtime_engine.infra import acceleration
+
+PAGE = (Path(__file__).parents[2] / "docs" / "acceleration.md").read_text()
+
+
+def test_the_example_runs(capsys):
+    torch = pytest.importorskip("torch")
+    (block,) = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    scope: dict[str, object] = {}
+    exec(block, scope)
+    lines = [f"{number} (16, 64) torch.uint8" for number in range(3)]
+    assert capsys.readouterr().out.splitlines() == ["graphs started", "graphs done", *lines]
+    if not torch.cuda.is_available():
+        assert scope["dispatch"].fallback_reason == "there is no CUDA device"
+
+
+def test_all_names_of_the_table_are_there():
+    names = re.findall(r"^\| `(\w+)", PAGE, re.MULTILINE)
+    assert len(names) == 6 and all(hasattr(acceleration, name) for name in names)
