@@ -42,6 +42,7 @@ from .feeds import PacketFeeds
 from .problems import Problem, stalled
 from .publishers import Publishers
 from .pump import Pump
+from .recordings import Recordings
 from .steering import Steering
 from .viewers import WebRtcViewers
 
@@ -61,6 +62,7 @@ class DemoSession:
         over: set once nothing more is shown.
         receive, receive_text: take a control message in and return the replies.
         joiner: the times of its frames.
+        recordings: of what it shows; ``None`` if the server keeps none.
         video_input, publishers: what is sent into it, and who sends it; ``None`` if the demo takes no video.
     """
 
@@ -80,6 +82,7 @@ class DemoSession:
         self._on_over = on_over
         self._snapshot: JpegFrame | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._left_ns = MONOTONIC.now_ns()
         self._life: asyncio.Task[None] | None = None
         self.attention = Attention(MONOTONIC.now_ns(), grace_s=config.viewer_grace_s, timeout_s=config.idle_timeout_s)
         self.activity = Activity(self._set_active)
@@ -107,6 +110,16 @@ class DemoSession:
         self._video = SharedVideo(self.publisher, fps=fps, bitrate=config.bitrate, factory=equipment.encoders)
         self.viewers = WebRtcViewers(self._video, self.clients, self.receive_text, config.ice, self.joiner)
         self.feeds = PacketFeeds(self._video, self.publisher, self.joiner, config.media_age_budget_ms)
+        self.recordings: Recordings | None = None
+        if equipment.recordings is not None:
+            self.recordings = Recordings(
+                equipment.recordings,
+                self.id,
+                self._video,
+                equipment.pool,
+                unattended_s=self._unattended_s,
+                patience_s=config.idle_timeout_s,
+            )
         self.publishers: Publishers | None = None
         if self.video_input is not None:
             self.publishers = Publishers(self.video_input, self._hear_publisher, config.ice, equipment.pool)
@@ -156,6 +169,8 @@ class DemoSession:
             video_received=video[0],
             video_dropped=video[1],
         )
+        if self.recordings is not None:
+            counts = counts._replace(recordings=self.recordings.started, recorded_bytes=self.recordings.bytes)
         return counts.with_video(self.tiers())
 
     def tiers(self) -> list[tuple[Tier, StreamStats]]:
@@ -222,6 +237,12 @@ class DemoSession:
         self.publisher.close()
         self.over.set()
 
+    def _unattended_s(self) -> float:
+        """Seconds since somebody watched or steered, recordings aside."""
+        if self.watching:
+            self._left_ns = MONOTONIC.now_ns()
+        return (MONOTONIC.now_ns() - max(self._left_ns, self.attention.heard_ns)) / NS_PER_S
+
     def _hear_publisher(self) -> None:
         self.attention.hear(MONOTONIC.now_ns())
 
@@ -261,6 +282,8 @@ class DemoSession:
             if self.publishers is not None:
                 await self.publishers.close()
             await self._video.close()
+            if self.recordings is not None:
+                await self.recordings.close()
             logger.info("session %s is over", self.id)
             self._on_over(self)
 
