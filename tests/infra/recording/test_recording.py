@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import av
 import pytest
 
 from realtime_engine.infra.recording import Recording, RecordingStore, StopReason
@@ -42,6 +43,10 @@ async def make(tmp_path: Path, pool: ThreadPoolExecutor) -> AsyncIterator[Make]:
     yield start
     for recording in made:
         await recording.stop(StopReason.ASKED)
+
+
+def play_time(frames: list[av.VideoFrame]) -> float:
+    return (frames[-1].pts - frames[0].pts) / 90_000
 
 
 def files(folder: Path) -> dict[str, Path]:
@@ -179,10 +184,8 @@ async def test_it_shares_the_encode_of_a_viewer(tmp_path: Path, pool: ThreadPool
     async with Player(source) as player:
         await viewer.next()
         recording = Recording(video.join(Codec.H264, blind=True), store, "session", 1, pool)
-        seen = 0
-        while not recording.parts or seen < 20:
+        while recording.seconds < 0.3:
             await viewer.next()
-            seen += 1
         await recording.stop(StopReason.ASKED)
     stats: StreamStats = video.stats[Codec.H264, Tier.FULL]
     assert sum(stats.frames_encoded for stats in video.stats.values()) <= len(player.pictures) + 1
@@ -190,7 +193,8 @@ async def test_it_shares_the_encode_of_a_viewer(tmp_path: Path, pool: ThreadPool
     viewer.close()
     await video.close()
     played = play(tmp_path / "session" / "recording-1.mp4")
-    assert 15 <= len(played) <= stats.frames_encoded
+    assert 3 <= len(played) <= stats.frames_encoded
+    assert play_time(played) >= 0.3
 
 
 async def test_a_reset_stays_in_the_file(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
@@ -198,14 +202,13 @@ async def test_a_reset_stays_in_the_file(tmp_path: Path, pool: ThreadPoolExecuto
     source = FakeSource()
     source.epoch = 1
     video = SharedVideo(source, fps=50, executor=pool)
-    stats = lambda: video.stats[Codec.H264, Tier.FULL].frames_encoded  # noqa: E731
     store = RecordingStore(tmp_path, most_bytes=10**9, most_total_bytes=10**9)
     recording = Recording(video.join(Codec.H264, blind=True), store, "session", 1, pool)
     for number in range(6):
         source.epoch = 1 + number // 3
         source.show(frame(number, picture(number), epoch=source.epoch))
-        await until(lambda number=number: stats() > number)
-    await until(lambda: bool(recording.parts) and recording.seconds > 0)
+        recorded = recording.seconds if number else -1.0
+        await until(lambda recorded=recorded: bool(recording.parts) and recording.seconds > recorded)
     await recording.stop(StopReason.ASKED)
     await video.close()
     played = play(tmp_path / "session" / "recording-1.mp4")

@@ -70,7 +70,7 @@ async def test_a_file_that_exists_is_not_written_over(store: RecordingStore) -> 
     assert store.files("one") == [RecordedFile("recording-1.mp4", 3)]
 
 
-async def test_a_folder_that_is_gone_is_an_error(store: RecordingStore, tmp_path: Path) -> None:
-    tmp_path.rmdir()
+async def test_a_folder_that_is_gone_is_an_error(tmp_path: Path) -> None:
+    store = RecordingStore(tmp_path / "gone", most_bytes=1, most_total_bytes=1)
     with pytest.raises(FileNotFoundError):
         await store.begin("one")
