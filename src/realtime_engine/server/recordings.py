@@ -68,6 +68,7 @@ class Recordings:
             raise RecordingRuns("The session is being recorded already: stop that first.")
         self._starting = True
         try:
+            await self.stop()  # of one that has ended by itself, nothing is left to run
             number = await self._store.begin(self._session_id)
         finally:
             self._starting = False
@@ -106,7 +107,6 @@ class Recordings:
         return self.is_running and self._current is not None and name in self._current.parts
 
     async def _stop_unattended(self, recording: Recording) -> None:
-        while recording.reason is None:
-            await asyncio.sleep(self._patience_s / _LOOKS)
+        while not await recording.ended(self._patience_s / _LOOKS):
             if self._unattended_s() >= self._patience_s:
                 await recording.stop(StopReason.UNATTENDED)

@@ -81,6 +81,11 @@ class Recording:
         self._viewer.close()
         await asyncio.wait({self._task})
 
+    async def ended(self, timeout_s: float) -> bool:
+        """Whether it has ended, waiting for that for ``timeout_s`` seconds at most."""
+        await asyncio.wait({self._task}, timeout=timeout_s)
+        return self._task.done()
+
     async def _run(self) -> None:
         try:
             self.reason = await self._write()
