@@ -18,7 +18,7 @@ from .steps import MJPEG, live
 
 def record(page: Page) -> Page:
     page.locator("#record").click()
-    expect(page.locator("#record")).to_have_text("Stop recording 1:04")
+    expect(page.locator("#record")).to_have_text("Stop 1:04")
     expect(page.locator("#record")).to_have_attribute("aria-pressed", "true")
     return page
 

@@ -75,7 +75,8 @@ export class Recorder {
     const button = this.#find("record");
     const runs = state === "recording";
     button.setAttribute("aria-pressed", runs);
-    button.textContent = runs ? `Stop recording ${clock(seconds)}` : "Record";
+    button.textContent = runs ? `Stop ${clock(seconds)}` : "Record";
+    button.title = runs ? "Stop recording" : "Record this session as MP4, on the server";
   }
 
   /** The files of the newest recording. */
