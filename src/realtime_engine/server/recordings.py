@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any
 
+from ..core.clock import MONOTONIC, NS_PER_S
 from ..infra.recording import Recording, RecordingRuns, RecordingStore, StopReason
 from ..infra.webrtc import Codec, SharedVideo
 from .asking import SessionOver
@@ -19,8 +20,8 @@ class Recordings:
 
     Args:
         store: where they are kept.
-        unattended_s: called for how many seconds nobody has watched or steered.
-        patience_s: of which so many end a recording, which would else keep the session for ever.
+        attended_ns: called for when somebody last watched or steered, in monotonic nanoseconds.
+        patience_s: so many seconds without that end a recording, which would else keep the session for ever.
 
     Attributes:
         started: how many there were.
@@ -33,7 +34,7 @@ class Recordings:
         video: SharedVideo,
         pool: Executor,
         *,
-        unattended_s: Callable[[], float],
+        attended_ns: Callable[[], int],
         patience_s: float,
     ) -> None:
         self.started = 0
@@ -41,7 +42,7 @@ class Recordings:
         self._session_id = session_id
         self._video = video
         self._pool = pool
-        self._unattended_s = unattended_s
+        self._attended_ns = attended_ns
         self._patience_s = patience_s
         self._current: Recording | None = None
         self._watch: asyncio.Task[None] | None = None
@@ -107,6 +108,8 @@ class Recordings:
         return self.is_running and self._current is not None and name in self._current.parts
 
     async def _stop_unattended(self, recording: Recording) -> None:
+        attended_ns = MONOTONIC.now_ns()
         while not await recording.ended(self._patience_s / _LOOKS):
-            if self._unattended_s() >= self._patience_s:
+            attended_ns = max(attended_ns, self._attended_ns())
+            if MONOTONIC.now_ns() - attended_ns >= self._patience_s * NS_PER_S:
                 await recording.stop(StopReason.UNATTENDED)

@@ -82,7 +82,6 @@ class DemoSession:
         self._on_over = on_over
         self._snapshot: JpegFrame | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._left_ns = MONOTONIC.now_ns()
         self._life: asyncio.Task[None] | None = None
         self.attention = Attention(MONOTONIC.now_ns(), grace_s=config.viewer_grace_s, timeout_s=config.idle_timeout_s)
         self.activity = Activity(self._set_active)
@@ -117,7 +116,7 @@ class DemoSession:
                 self.id,
                 self._video,
                 equipment.pool,
-                unattended_s=self._unattended_s,
+                attended_ns=self._attended_ns,
                 patience_s=config.idle_timeout_s,
             )
         self.publishers: Publishers | None = None
@@ -237,11 +236,9 @@ class DemoSession:
         self.publisher.close()
         self.over.set()
 
-    def _unattended_s(self) -> float:
-        """Seconds since somebody watched or steered, recordings aside."""
-        if self.watching:
-            self._left_ns = MONOTONIC.now_ns()
-        return (MONOTONIC.now_ns() - max(self._left_ns, self.attention.heard_ns)) / NS_PER_S
+    def _attended_ns(self) -> int:
+        """When somebody last watched or steered, as far as can be told now; recordings do not count."""
+        return MONOTONIC.now_ns() if self.watching else self.attention.heard_ns
 
     def _hear_publisher(self) -> None:
         self.attention.hear(MONOTONIC.now_ns())

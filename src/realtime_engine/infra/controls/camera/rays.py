@@ -29,10 +29,13 @@ def plucker_rays(
         raise ValueError(f"poses have shape (..., 4, 4), got {given.shape}")
     if order not in ("moment_direction", "direction_moment"):
         raise ValueError(f"order must be moment_direction or direction_moment, got {order!r}")
-    directions = np.einsum("...ij,hwj->...hwi", given[..., :3, :3], _directions(intrinsics))
-    moments = np.cross(given[..., None, None, :3, 3], directions)
-    parts = (moments, directions) if order == "moment_direction" else (directions, moments)
-    return np.concatenate(parts, -1).astype(np.float32)
+    turned, origin = given[..., :3, :3], given[..., :3, 3]
+    moments = np.swapaxes(np.cross(origin[..., None, :], np.swapaxes(turned, -1, -2)), -1, -2)  # o x each axis
+    parts = (moments, turned) if order == "moment_direction" else (turned, moments)
+    from_camera = np.concatenate(parts, -2).astype(np.float32)  # (..., 6, 3): both are linear in the camera's direction
+    directions = _directions(intrinsics).astype(np.float32).reshape(-1, 3)
+    rays: NDArray[np.float32] = directions @ np.swapaxes(from_camera, -1, -2)
+    return rays.reshape(*given.shape[:-2], intrinsics.height, intrinsics.width, 6)
 
 
 def _directions(intrinsics: Intrinsics) -> NDArray[np.float64]:
