@@ -23,12 +23,6 @@ def record(page: Page) -> Page:
     return page
 
 
-def test_a_server_without_recordings_shows_no_button(visit: Opener) -> None:
-    page = live(visit(MJPEG))
-    expect(page.locator("#record")).to_be_hidden()
-    expect(page.locator("#recording")).to_be_hidden()
-
-
 def test_a_recording_is_begun_ended_and_fetched(visit: Opener, server: MockServer) -> None:
     server.behaviour.recording = "serve"
     page = live(visit(MJPEG))
@@ -48,18 +42,15 @@ def test_a_recording_is_begun_ended_and_fetched(visit: Opener, server: MockServe
     assert fetched.value.suggested_filename == "recording-2.mp4"
 
 
-def test_one_that_ends_by_itself_says_why(visit: Opener, server: MockServer) -> None:
+def test_one_that_ends_by_itself_or_with_its_session_can_be_fetched_too(visit: Opener, server: MockServer) -> None:
     server.behaviour.recording = "serve"
-    page = record(live(visit(MJPEG)))
+    page = record(live(visit(MJPEG, refusals=10)))
     server.behaviour.recording = "full"
     expect(page.locator("#record")).to_have_text("Record")
     expect(page.locator("#toasts")).to_contain_text("greatest size")
     expect(page.locator("#recording a")).to_have_count(2)
-
-
-def test_what_was_recorded_can_be_fetched_when_the_session_is_over(visit: Opener, server: MockServer) -> None:
     server.behaviour.recording = "serve"
-    page = record(live(visit(MJPEG, refusals=10)))
+    record(page)
     server.alive.clear()
-    expect(page.locator("#recording a")).to_have_count(2)
+    expect(page.locator("#recording")).to_contain_text("recording-2.mp4")
     expect(page.locator("#record")).to_have_text("Record")
