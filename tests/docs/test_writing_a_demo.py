@@ -14,8 +14,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from realtime_engine import SessionInit
 from realtime_engine.client import ClientFrame, RealtimeClient
 from realtime_engine.infra.controls import ControlWindow
+from realtime_engine.infra.controls.camera import CameraSettings
 from realtime_engine.infra.controls.events import Edge
 from realtime_engine.infra.video_input import InputFrame, VideoInput, VideoWindow
 
@@ -183,3 +185,26 @@ def test_all_that_video_offers_is_listed() -> None:
         listed = set(re.findall(rf"`{prefix}\.(\w+)", table))
         assert listed == {name for name in dir(kind) if not name.startswith("_")}
     assert all(name in table for name in VideoInput.__dataclass_fields__)
+
+
+def test_the_floor_moves_with_a_key_and_from_its_press_on() -> None:
+    (block,) = [block for block in blocks() if "class Floor" in block]
+    scope: dict[str, Any] = {}
+    exec(block, scope)
+    engine = scope["demo"].build(None)
+    for player in ("walks", "stands"):
+        engine.attach(SessionInit(player))
+    press = {"kind": "key_down", "code": "KeyW", "seq": 1, "t": 5000.0}
+    made = [
+        {result.session_id: result.output for result in engine.step({"walks": given, "stands": {}})}
+        for given in ({"events": (press,)}, {}, {})
+    ]
+    assert made[0]["walks"].shape == (4, 180, 320, 3)
+    np.testing.assert_array_equal(made[0]["walks"], made[0]["stands"])  # pressed just now: one chunk back, not yet
+    assert len({frame.tobytes() for frame in made[2]["walks"]}) == 4
+    np.testing.assert_array_equal(made[2]["stands"], made[0]["stands"])
+
+
+def test_all_that_the_camera_offers_is_listed() -> None:
+    table = PAGE.read_text().partition("## A camera that its players steer")[2].partition("\n## ")[0]
+    assert all(name in table for name in CameraSettings.__dataclass_fields__ if name not in ("fps", "keys"))

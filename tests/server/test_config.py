@@ -41,6 +41,8 @@ def test_other_addresses_need_a_token_or_a_word_that_it_is_open(host: str) -> No
             {"allowed_origins": ("example.org",)},
             "allowed_origins must look like https://example.org, got 'ex",
         ),
+        ({"recordings": "/nowhere"}, "recordings must be a folder that exists and can be written to, got '/nowhere'"),
+        ({"recording_max_bytes": 0}, "recording_max_bytes must be a number above 0, got 0"),
         ({"udp_ports": "high"}, "udp_ports must look like 50000-50100, got 'high'"),
         ({"public_address": "a.example"}, "public_address must be an IP address such as 203.0.113.5, got 'a.example'"),
         ({"relay_only": True}, "relay_only needs a TURN server among ice_servers"),

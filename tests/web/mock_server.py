@@ -45,6 +45,7 @@ class Behaviour:
     keys: list[dict[str, str]] = field(default_factory=lambda: KEYS)
     pointer: str | None = "lock"
     page: str | None = None
+    recording: str | None = None  # "serve", or why a recording ends by itself
 
 
 class MockServer:
@@ -61,6 +62,7 @@ class MockServer:
         self._sockets: set[WebSocket] = set()
         self._peers: dict[str, MockPeer] = {}
         self._created = 0
+        self._recordings = 0
         self._config = uvicorn.Config(
             Starlette(routes=self._routes()), port=0, log_level="warning", ws="websockets-sansio", lifespan="off"
         )
@@ -143,6 +145,8 @@ class MockServer:
             Route("/api/sessions", self._create, methods=["POST"]),
             Route(one, self._self, methods=["GET", "PATCH", "DELETE"]),
             Route(f"{one}/reset", self._reset, methods=["POST"]),
+            Route(f"{one}/recording", self._recording, methods=["GET", "POST", "DELETE"]),
+            Route(f"{one}/recording/{{name}}", self._recording_file),
             Route(f"{one}/whep", self._whep, methods=["POST"]),
             Route(f"{one}/whep/1", self._whep_resource, methods=["PATCH", "DELETE"]),
             Route(f"{one}/stream.mjpeg", self._mjpeg),
@@ -171,6 +175,7 @@ class MockServer:
         described = describe(self.behaviour.fields, self.behaviour.keys, self.behaviour.pointer)
         more = {"state": state, "progress": progress, "error": self.behaviour.load_error}
         context = {"required_context": self.behaviour.required_context, "transports": self.behaviour.transports}
+        more["recording"] = self.behaviour.recording is not None
         return JSONResponse({**described, **more, **context, "page": self.behaviour.page})
 
     async def _create(self, request: Request) -> Response:
@@ -190,6 +195,8 @@ class MockServer:
         at = f"/api/sessions/{session}"
         links = {"self": at, "reset": f"{at}/reset", "whep": f"{at}/whep", "frame": f"{at}/frame.jpg"}
         links |= {"mjpeg": f"{at}/stream.mjpeg", "video": f"{at}/video", "controls": f"{at}/controls"}
+        if self.behaviour.recording is not None:
+            links["recording"] = f"{at}/recording"
         answer = {"session_id": session, "token": f"secret-{session}", "links": links}
         return JSONResponse(answer, status_code=201)
 
@@ -204,6 +211,32 @@ class MockServer:
             self.alive.discard(request.path_params["id"])
             return Response(status_code=204)
         return JSONResponse({"session_id": request.path_params["id"], **(body or {})})
+
+    async def _recording(self, request: Request) -> Response:
+        """Each recording has two files, as if the picture had changed its size."""
+        self._note(request)
+        if not self._authorised(request):
+            return problem(401, "token", "The token is missing or wrong.")
+        session = request.path_params["id"]
+        ended = session not in self.alive or self.behaviour.recording != "serve"
+        runs = request.method == "POST" or (request.method == "GET" and not ended)
+        if request.method == "POST":
+            self._recordings += 1
+        parts = [part for number in range(1, self._recordings + 1) for part in (f"{number}", f"{number}-2")]
+        files = [
+            {"name": f"recording-{part}.mp4", "bytes": 2_345_678, "href": f"{request.url.path}/recording-{part}.mp4"}
+            for part in parts
+        ]
+        reason = None if runs else self.behaviour.recording
+        state = "recording" if runs else "stopped"
+        answer = {"state": state, "reason": reason, "seconds": 64.5, "bytes": 2 * 2_345_678, "files": files}
+        return JSONResponse(answer, 201 if request.method == "POST" else 200)
+
+    async def _recording_file(self, request: Request) -> Response:
+        self._note(request)
+        if request.query_params.get("token") != f"secret-{request.path_params['id']}":
+            return problem(401, "token", "The token is missing or wrong.")
+        return Response(b"a film", media_type="video/mp4", headers={"Content-Disposition": "attachment"})
 
     async def _reset(self, request: Request) -> Response:
         self._note(request, await request.json())

@@ -37,6 +37,7 @@ def test_the_picture_comes_by_webrtc(visit: Opener, server: MockServer) -> None:
     expect(page.locator("#image")).to_be_hidden()
     expect(page.locator("#overlay")).to_be_hidden()
     expect(page.locator("#notice")).to_be_hidden()
+    expect(page.locator("#record")).to_be_hidden()
     expect(page.locator('[data-stat="fps"]')).to_have_text(re.compile(r"^\d+ fps$"))
     assert (stat(page, "transport"), stat(page, "resolution")) == ("WebRTC", "640×360")
     server.wait_for(lambda: server.count("PATCH", "/whep/1") > 0, "trickled candidates")

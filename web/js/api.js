@@ -143,9 +143,33 @@ export class Place {
     return (await request("GET", resolve(this.#links.trace), { token: this.token })).blob();
   }
 
+  /** @returns {Promise<object>} whether the session is recorded, and the files of it */
+  async recording() {
+    return this.#recording("GET");
+  }
+
+  /** Records the session from now on; throws a {@link Problem} where that cannot be. */
+  async startRecording() {
+    return this.#recording("POST");
+  }
+
+  /** Ends the recording; its files are complete then. */
+  async stopRecording() {
+    return this.#recording("DELETE");
+  }
+
+  /** The address of a file, for a link. */
+  fileUrl(href) {
+    return this.#withToken(href).href;
+  }
+
   /** Gives the place back; also works while the page is being closed. */
   async release() {
     await request("DELETE", resolve(this.#links.self), { token: this.token, keepalive: true });
+  }
+
+  async #recording(method) {
+    return (await request(method, resolve(this.#links.recording), { token: this.token })).json();
   }
 
   #socket(link) {

@@ -11,6 +11,7 @@ import { KeyToPixel } from "./latency.js";
 import { Legend } from "./legend.js";
 import { Picture } from "./picture.js";
 import { Pointer } from "./pointer.js";
+import { Recorder } from "./recorder.js";
 import { Sender } from "./sender.js";
 import { Session } from "./session.js";
 import { Stats } from "./stats.js";
@@ -79,6 +80,7 @@ export class Console {
     this.#joinButtons();
     this.#joinPage();
     if (Camera.isFor(this.#demo)) new Camera(this.#find, this.#demo, this.#session).listen();
+    if (Recorder.isFor(this.#demo)) this.#joinRecorder();
     setInterval(() => this.#stats.update(this.#session), STATS_MS);
     if (this.#form.missing.length) this.#askForFields();
     else this.#session.start();
@@ -151,6 +153,12 @@ export class Console {
       button.setAttribute("aria-pressed", !table.hidden);
       await this.#stats.update(this.#session);
     });
+  }
+
+  #joinRecorder() {
+    const recorder = new Recorder(this.#find, this.#session, (text) => this.#toasts.show(text));
+    recorder.listen();
+    this.#on("record", () => recorder.toggle());
   }
 
   async #saveTrace() {

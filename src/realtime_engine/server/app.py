@@ -14,7 +14,7 @@ from starlette.middleware.cors import CORSMiddleware
 from ..infra.demo import Demo
 from . import page, problems
 from .config import ServerConfig
-from .routes import actions, controls, description, health, pictures, sessions, trace, video, whep, whip
+from .routes import actions, controls, description, health, pictures, recording, sessions, trace, video, whep, whip
 from .runtime import Runtime
 from .security import HostGate
 
@@ -26,6 +26,7 @@ _ROUTERS = (
     whip.router,
     video.router,
     pictures.router,
+    recording.router,
     trace.router,
     controls.router,
 )

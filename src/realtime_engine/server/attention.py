@@ -34,6 +34,11 @@ class Attention:
         """Somebody steered, or said that they are there."""
         self._heard_ns = now_ns
 
+    @property
+    def heard_ns(self) -> int:
+        """When somebody last steered, or said that they are there."""
+        return self._heard_ns
+
     def wants_frames(self, now_ns: int) -> bool:
         return self._watched or now_ns - self._seen_ns < self._grace_ns
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import math
+import os
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -18,6 +19,15 @@ from ..infra.webrtc import (
 )
 
 _LEAST_TOKEN = 8
+_ABOVE_ZERO = (
+    "idle_timeout_s",
+    "heartbeat_s",
+    "stall_timeout_s",
+    "shutdown_timeout_s",
+    "max_body_bytes",
+    "recording_max_bytes",
+    "recordings_max_bytes",
+)
 
 
 @dataclass(frozen=True)
@@ -42,6 +52,9 @@ class ServerConfig:
         udp_ports: UDP ports for video, such as ``50000-50100``; by default the system chooses.
         public_address: IP address that viewers send to instead of this machine's own, behind a NAT or in a container.
         otel: send the times of frames as OpenTelemetry spans, to where ``OTEL_EXPORTER_OTLP_ENDPOINT`` says.
+        recordings: folder for recordings, which sessions may make then; without one there are none.
+        recording_max_bytes: size of one recording.
+        recordings_max_bytes: size of everything in that folder.
         allowed_origins: other sites, such as ``https://example.org``, whose pages may use this server.
         heartbeat_s: seconds without news after which a connection is given a sign of life.
         max_body_bytes: size of the largest request that is read.
@@ -68,6 +81,9 @@ class ServerConfig:
     udp_ports: str | None = None
     public_address: str | None = None
     otel: bool = False
+    recordings: str | None = None
+    recording_max_bytes: int = 2**30
+    recordings_max_bytes: int = 10 * 2**30
     allowed_origins: tuple[str, ...] = ()
     heartbeat_s: float = 1.0
     max_body_bytes: int = 16 * 1024 * 1024
@@ -75,7 +91,7 @@ class ServerConfig:
     shutdown_timeout_s: float = 5.0
 
     def __post_init__(self) -> None:
-        for name in ("idle_timeout_s", "heartbeat_s", "stall_timeout_s", "shutdown_timeout_s", "max_body_bytes"):
+        for name in _ABOVE_ZERO:
             _check_number(name, getattr(self, name), above_zero=True)
         for name in ("viewer_grace_s", "media_age_budget_ms"):
             _check_number(name, getattr(self, name), above_zero=False)
@@ -93,6 +109,8 @@ class ServerConfig:
             raise ValueError(f"encoder must be one of {', '.join(ENCODER_CHOICES)}, got {self.encoder!r}")
         for origin in self.allowed_origins:
             _check_origin(origin)
+        if self.recordings is not None and not _is_writable(self.recordings):
+            raise ValueError(f"recordings must be a folder that exists and can be written to, got {self.recordings!r}")
         self._check_reach()
         self._make_ice()
 
@@ -134,6 +152,10 @@ def _check_number(name: str, value: object, *, above_zero: bool) -> None:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     if not is_number or value < 0 or (above_zero and value == 0):  # type: ignore[operator]
         raise ValueError(f"{name} must be a number {'above 0' if above_zero else 'of 0 or more'}, got {value!r}")
+
+
+def _is_writable(folder: str) -> bool:
+    return os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
 
 
 def _check_origin(origin: str) -> None:

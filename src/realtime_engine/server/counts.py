@@ -17,6 +17,7 @@ class Counts(NamedTuple):
         published: frames shown to whoever watched. dropped: frames given up by pacing.
         underruns: times that no frame was ready in time. jpeg_encodes: frames encoded as JPEG.
         encodes, keyframes: frames encoded as video, by tier. losses: of WebRTC viewers, by tier and cause.
+        recordings: begun. recorded_bytes: written by them.
         video_received, video_dropped: frames that clients sent: shown to the model, and left out.
     """
 
@@ -27,6 +28,8 @@ class Counts(NamedTuple):
     encodes: Counter[Tier] = Counter()
     keyframes: Counter[Tier] = Counter()
     losses: Counter[tuple[Tier, Loss]] = Counter()
+    recordings: int = 0
+    recorded_bytes: int = 0
     video_received: int = 0
     video_dropped: int = 0
 

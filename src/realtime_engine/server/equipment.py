@@ -11,6 +11,7 @@ from ..infra.copies import Copies
 from ..infra.demo import Demo
 from ..infra.joining import FrameTotals
 from ..infra.jpeg import JpegEncoder
+from ..infra.recording import RecordingStore
 from ..infra.webrtc import Encoders
 from .config import ServerConfig
 
@@ -21,6 +22,7 @@ class Equipment:
 
     ``copies`` counts what is copied on the way.
     ``totals`` are the times of the frames of all sessions.
+    ``recordings`` is where they are kept; ``None`` if there shall be none.
     """
 
     demo: Demo
@@ -33,3 +35,4 @@ class Equipment:
     encoders: Encoders
     copies: Copies
     totals: FrameTotals
+    recordings: RecordingStore | None

@@ -106,6 +106,10 @@ def _of_sessions(sessions: Sessions) -> Iterator[Metric]:
     yield _counter("jpeg_encodes", "Frames encoded as JPEG for MJPEG viewers", counts.jpeg_encodes)
     yield _counter("video_input_frames", "Frames of clients' video that models could see", counts.video_received)
     yield _counter("video_input_dropped", "Frames of clients' video that were left out", counts.video_dropped)
+    recording = [session.recordings for session in living if session.recordings is not None]
+    yield _gauge("recordings_running", "Sessions that are recorded now", sum(each.is_running for each in recording))
+    yield _counter("recordings", "Recordings begun", counts.recordings)
+    yield _counter("recorded_bytes", "Bytes written by recordings", counts.recorded_bytes)
     yield from _of_video(living, counts)
 
 

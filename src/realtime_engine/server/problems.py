@@ -29,9 +29,12 @@ TITLES: Mapping[str, tuple[int, str]] = {
     "no-session": (404, "There is no such session"),
     "no-viewer": (404, "There is no such connection"),
     "no-video-input": (404, "The demo takes no video"),
+    "no-recordings": (404, "The server keeps no recordings"),
+    "no-recording": (404, "There is no such recording"),
     "no-frame": (404, "There is no picture yet"),
     "method": (405, "That cannot be done here"),
     "too-slow": (408, "The request did not come in time"),
+    "recording-runs": (409, "The session is being recorded"),
     "session-over": (410, "The session is over"),
     "precondition": (412, "The connection is another one by now"),
     "too-large": (413, "The request is too large"),
@@ -45,6 +48,7 @@ TITLES: Mapping[str, tuple[int, str]] = {
     "no-webrtc": (503, "WebRTC cannot be had now"),
     "stalled": (503, "The model does not get on"),
     "closing": (503, "The server is shutting down"),
+    "no-storage": (507, "The recording cannot be stored"),
 }
 """Kind of problem -> its status and title; the kind ends its ``type``."""
 

@@ -8,6 +8,7 @@ import os
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from fastapi import Request
@@ -19,6 +20,7 @@ from ..infra.demo import Demo
 from ..infra.joining import FrameTotals
 from ..infra.jpeg import JpegEncoder
 from ..infra.loop_monitor import LoopMonitor
+from ..infra.recording import RecordingStore
 from ..infra.spans import SpanSender
 from ..infra.webrtc import Encoders, Route, RouteKind, choose_encoders, find_route
 from .config import ServerConfig
@@ -41,6 +43,7 @@ class Runtime:
     Attributes:
         host: set while the server runs.
         totals: the times of the frames of all sessions.
+        recordings: where they are kept; ``None`` if there are none.
         route: which way viewers will come by WebRTC; ``None`` until it is known.
     """
 
@@ -55,6 +58,7 @@ class Runtime:
         self._jpeg = JpegEncoder(config.jpeg_quality)
         self._copies = Copies()
         self.totals = FrameTotals(on_joined=SpanSender.exporting().send if config.otel else None)
+        self.recordings = _store(config)
         self._encoders: Encoders
         self._pool: ThreadPoolExecutor
 
@@ -96,6 +100,7 @@ class Runtime:
                 self._encoders,
                 self._copies,
                 self.totals,
+                self.recordings,
             )
             self._sessions = Sessions(equipment)
         return self._sessions
@@ -143,6 +148,16 @@ class Runtime:
             logger.error("the engine did not end within %.1f s: its step goes on and is left alone", timeout_s / 2)
             await _abandon(engine)
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _store(config: ServerConfig) -> RecordingStore | None:
+    if config.recordings is None:
+        return None
+    return RecordingStore(
+        Path(config.recordings),
+        most_bytes=config.recording_max_bytes,
+        most_total_bytes=config.recordings_max_bytes,
+    )
 
 
 async def _abandon(engine: asyncio.Task[None]) -> None:

@@ -42,6 +42,7 @@ from .feeds import PacketFeeds
 from .problems import Problem, stalled
 from .publishers import Publishers
 from .pump import Pump
+from .recordings import Recordings
 from .steering import Steering
 from .viewers import WebRtcViewers
 
@@ -61,6 +62,7 @@ class DemoSession:
         over: set once nothing more is shown.
         receive, receive_text: take a control message in and return the replies.
         joiner: the times of its frames.
+        recordings: of what it shows; ``None`` if the server keeps none.
         video_input, publishers: what is sent into it, and who sends it; ``None`` if the demo takes no video.
     """
 
@@ -107,6 +109,16 @@ class DemoSession:
         self._video = SharedVideo(self.publisher, fps=fps, bitrate=config.bitrate, factory=equipment.encoders)
         self.viewers = WebRtcViewers(self._video, self.clients, self.receive_text, config.ice, self.joiner)
         self.feeds = PacketFeeds(self._video, self.publisher, self.joiner, config.media_age_budget_ms)
+        self.recordings: Recordings | None = None
+        if equipment.recordings is not None:
+            self.recordings = Recordings(
+                equipment.recordings,
+                self.id,
+                self._video,
+                equipment.pool,
+                attended_ns=self._attended_ns,
+                patience_s=config.idle_timeout_s,
+            )
         self.publishers: Publishers | None = None
         if self.video_input is not None:
             self.publishers = Publishers(self.video_input, self._hear_publisher, config.ice, equipment.pool)
@@ -156,6 +168,8 @@ class DemoSession:
             video_received=video[0],
             video_dropped=video[1],
         )
+        if self.recordings is not None:
+            counts = counts._replace(recordings=self.recordings.started, recorded_bytes=self.recordings.bytes)
         return counts.with_video(self.tiers())
 
     def tiers(self) -> list[tuple[Tier, StreamStats]]:
@@ -222,6 +236,10 @@ class DemoSession:
         self.publisher.close()
         self.over.set()
 
+    def _attended_ns(self) -> int:
+        """When somebody last watched or steered, as far as can be told now; recordings do not count."""
+        return MONOTONIC.now_ns() if self.watching else self.attention.heard_ns
+
     def _hear_publisher(self) -> None:
         self.attention.hear(MONOTONIC.now_ns())
 
@@ -261,6 +279,8 @@ class DemoSession:
             if self.publishers is not None:
                 await self.publishers.close()
             await self._video.close()
+            if self.recordings is not None:
+                await self.recordings.close()
             logger.info("session %s is over", self.id)
             self._on_over(self)
 

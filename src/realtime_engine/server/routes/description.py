@@ -36,6 +36,7 @@ async def demo(request: Request) -> dict[str, Any]:
         "manifest": None if host.manifest is None else asdict(host.manifest),
         "video": None if host.manifest is None else _video(host.manifest, described.frames),
         "video_input": None if described.takes_video is None else asdict(described.takes_video),
+        "recording": runtime.recordings is not None,
         "controls": described.controls.describe(),
         "required_context": list(described.required_context),
         "transports": list(TRANSPORTS),

@@ -116,6 +116,7 @@ def links_of(session: DemoSession) -> dict[str, str]:
     """Where the session is."""
     at = f"/api/sessions/{session.id}"
     whip = {} if session.publishers is None else {"whip": f"{at}/whip"}
+    recording = {} if session.recordings is None else {"recording": f"{at}/recording"}
     return {
         "self": at,
         "reset": f"{at}/reset",
@@ -123,6 +124,7 @@ def links_of(session: DemoSession) -> dict[str, str]:
         "whep": f"{at}/whep",
         "video": f"{at}/video",
         **whip,
+        **recording,
         "mjpeg": f"{at}/stream.mjpeg",
         "frame": f"{at}/frame.jpg",
         "controls": f"{at}/controls",

@@ -1,0 +1,94 @@
+"""What a camera makes of directions: focal lengths and principal point."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Intrinsics:
+    """A pinhole camera without distortion.
+
+    The picture's corner is at (0, 0) and the centre of its first pixel at (0.5, 0.5), so that pictures of other sizes
+    differ by a factor and nothing else.
+
+    Attributes:
+        width, height: pixels.
+        fx, fy: focal lengths in pixels.
+        cx, cy: principal point in pixels.
+
+    Raises:
+        ValueError: naming the field.
+    """
+
+    width: int
+    height: int
+    fx: float
+    fy: float
+    cx: float
+    cy: float
+
+    def __post_init__(self) -> None:
+        for name in ("width", "height", "fx", "fy"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise ValueError(f"{name} must be above 0 pixels, got {value!r}")
+        if not (math.isfinite(self.cx) and math.isfinite(self.cy)):
+            raise ValueError(f"cx and cy must be finite, got {self.cx!r} and {self.cy!r}")
+
+    @classmethod
+    def from_fov(
+        cls, width: int, height: int, *, horizontal: float | None = None, vertical: float | None = None
+    ) -> Intrinsics:
+        """Square pixels and a principal point in the middle; the field of view in degrees, one way or the other.
+
+        Errors: ``ValueError`` unless exactly one is given, from 0 to 180 degrees.
+        """
+        if (horizontal is None) == (vertical is None):
+            raise ValueError(f"give either horizontal or vertical, got {horizontal!r} and {vertical!r}")
+        side, degrees = (width, horizontal) if horizontal is not None else (height, vertical)
+        if degrees is None or not 0 < degrees < 180:
+            raise ValueError(f"a field of view is above 0 and below 180 degrees, got {degrees!r}")
+        focal = side / 2 / math.tan(math.radians(degrees) / 2)
+        return cls(width, height, focal, focal, width / 2, height / 2)
+
+    @property
+    def horizontal_fov(self) -> float:
+        """Degrees from the picture's left edge to its right one."""
+        return math.degrees(math.atan2(self.cx, self.fx) + math.atan2(self.width - self.cx, self.fx))
+
+    @property
+    def vertical_fov(self) -> float:
+        """Degrees from the picture's top edge to its bottom one."""
+        return math.degrees(math.atan2(self.cy, self.fy) + math.atan2(self.height - self.cy, self.fy))
+
+    @property
+    def matrix(self) -> NDArray[np.float64]:
+        """(3, 3): from RDF camera coordinates to homogeneous pixels."""
+        return np.array([[self.fx, 0, self.cx], [0, self.fy, self.cy], [0, 0, 1]], np.float64)
+
+    @property
+    def normalised(self) -> NDArray[np.float64]:
+        """(4,): fx, fy, cx, cy in widths and heights of the picture, as many models take them."""
+        return np.array([self.fx / self.width, self.fy / self.height, self.cx / self.width, self.cy / self.height])
+
+    def resized(self, width: int, height: int) -> Intrinsics:
+        """Of the same picture in another size, stretched where the sides do not keep their ratio."""
+        x, y = width / self.width, height / self.height
+        return Intrinsics(width, height, self.fx * x, self.fy * y, self.cx * x, self.cy * y)
+
+    def cropped(self, left: float, top: float, width: int, height: int) -> Intrinsics:
+        """Of a part of the picture; ``left`` and ``top`` may be negative, for a border."""
+        return Intrinsics(width, height, self.fx, self.fy, self.cx - left, self.cy - top)
+
+    def resized_and_cropped(self, width: int, height: int) -> Intrinsics:
+        """Of the picture scaled until it covers the new size, and cropped about its middle."""
+        scale = max(width / self.width, height / self.height)
+        whole_x, whole_y = self.width * scale, self.height * scale
+        left, top = (whole_x - width) / 2, (whole_y - height) / 2
+        cx, cy = self.cx * scale - left, self.cy * scale - top
+        return Intrinsics(width, height, self.fx * scale, self.fy * scale, cx, cy)

@@ -1,0 +1,87 @@
+"""Where recordings are kept: a folder with a folder for each session, and how much may be in it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from .errors import StorageFull
+from .file import FragmentFile
+
+_NAME = re.compile(r"recording-(\d+)(?:-(\d+))?\.mp4")
+
+
+class RecordedFile(NamedTuple):
+    """A file of a recording; ``size`` in bytes."""
+
+    name: str
+    size: int
+
+
+class RecordingStore:
+    """The recordings of one server. Belongs to one event loop, but for :meth:`create`, :meth:`files` and :meth:`path`.
+
+    Nothing is ever deleted here: that is for the person who runs the server.
+
+    Args:
+        directory: the folder; must exist.
+        most_bytes: size of one recording, all its files together.
+        most_total_bytes: size of all of them.
+    """
+
+    def __init__(self, directory: Path, *, most_bytes: int, most_total_bytes: int) -> None:
+        self.most_bytes = most_bytes
+        self._directory = directory
+        self._most_total_bytes = most_total_bytes
+        self._used = 0
+
+    async def begin(self, session_id: str) -> int:
+        """Make room for a recording; returns its number within the session, from 1.
+
+        Errors: :class:`StorageFull`; ``OSError`` if the folder cannot be used.
+        """
+        self._used = await asyncio.to_thread(self._measure)
+        if self._used >= self._most_total_bytes:
+            raise StorageFull(f"recordings may take {self._most_total_bytes} bytes on this server, and do already")
+        return await asyncio.to_thread(self._next_number, session_id)
+
+    def claim(self, size: int) -> bool:
+        """Take so many bytes of what all recordings may have; false if there are not as many left."""
+        if self._used + size > self._most_total_bytes:
+            return False
+        self._used += size
+        return True
+
+    def create(self, session_id: str, number: int, part: int) -> tuple[str, FragmentFile]:
+        """A new file for a part of a recording, from 1, and its name. Errors: ``OSError``."""
+        name = f"recording-{number}.mp4" if part == 1 else f"recording-{number}-{part}.mp4"
+        return name, FragmentFile(self._directory / session_id / name)
+
+    def files(self, session_id: str) -> list[RecordedFile]:
+        """The files of a session, oldest first."""
+        found = [
+            (_order(path.name), RecordedFile(path.name, path.stat().st_size))
+            for path in (self._directory / session_id).glob("recording-*.mp4")
+            if _NAME.fullmatch(path.name)
+        ]
+        return [file for _, file in sorted(found)]
+
+    def path(self, session_id: str, name: str) -> Path | None:
+        """Where the file of that name is; ``None`` if there is none, whatever else lies in the folder."""
+        path = self._directory / session_id / name
+        return path if _NAME.fullmatch(name) and path.is_file() else None
+
+    def _measure(self) -> int:
+        return sum(path.stat().st_size for path in self._directory.glob("*/recording-*.mp4"))
+
+    def _next_number(self, session_id: str) -> int:
+        (self._directory / session_id).mkdir(exist_ok=True)
+        return max((_order(file.name)[0] for file in self.files(session_id)), default=0) + 1
+
+
+def _order(name: str) -> tuple[int, int]:
+    found = _NAME.fullmatch(name)
+    assert found is not None
+    return int(found[1]), int(found[2] or 1)

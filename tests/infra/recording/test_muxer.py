@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from realtime_engine.infra.recording.muxer import FragmentMuxer, parameter_sets, picture_size
+
+from .support import FRAME, bar, play, shown, stream
+
+
+def test_what_comes_out_is_what_was_encoded_at_its_times() -> None:
+    muxer = FragmentMuxer(160, 96)
+    frames = list(stream(25))
+    data = b"".join([*(muxer.add(frame) for frame in frames), muxer.finish()])
+    played = play(data)
+    assert [frame.pts for frame in played] == [FRAME * n for n in range(25)]
+    assert {(frame.width, frame.height, frame.time_base.denominator) for frame in played} == {(160, 96, 90_000)}
+    assert all(abs(shown(frame) - bar(n)) <= 2 for n, frame in enumerate(played))
+    assert muxer.seconds == pytest.approx(24 / 30)
+
+
+def test_each_keyframe_completes_a_fragment_and_the_file_plays_up_to_there() -> None:
+    muxer = FragmentMuxer(160, 96)
+    made = [muxer.add(frame) for frame in stream(31)]
+    assert [n for n, fragment in enumerate(made) if fragment] == [10, 20, 30]
+    for count in (1, 2, 3):
+        whole = b"".join(itertools.islice((fragment for fragment in made if fragment), count))
+        assert len(play(whole)) == 10 * count
+
+
+def test_uneven_times_are_kept() -> None:
+    times = [500, 501, 9_000, 9_000 + 90_000 * 3600, 9_001 + 90_000 * 3600]
+    muxer = FragmentMuxer(160, 96)
+    data = b"".join([*(muxer.add(frame) for frame in stream(5, gop=2, pts=times)), muxer.finish()])
+    assert [frame.pts for frame in play(data)] == [time - 500 for time in times]
+
+
+def test_the_packet_of_others_is_left_as_it_is() -> None:
+    (frame,) = stream(1)
+    before = (frame.packet.pts, frame.packet.time_base, bytes(frame.packet))
+    muxer = FragmentMuxer(160, 96)
+    muxer.add(frame)
+    muxer.finish()
+    assert (frame.packet.pts, frame.packet.time_base, bytes(frame.packet)) == before
+
+
+def test_parameter_sets_are_found_whatever_start_codes_are_before_them() -> None:
+    data = b"\0\0\0\1\x67abc\0\0\1\x68d\0\0\1\x65picture\0\0\1\x41more\0\0"
+    assert parameter_sets(data) == (b"\x67abc", b"\x68d")
+    assert parameter_sets(b"\0\0\1\x41only") == ()
+
+
+def test_parameter_sets_of_a_stream_change_with_its_size_alone() -> None:
+    sets = {
+        size: {parameter_sets(bytes(frame.packet)) for frame in stream(21, width=size[0], height=size[1])} - {()}
+        for size in ((160, 96), (96, 64))
+    }
+    assert all(len(found) == 1 for found in sets.values())
+    assert sets[160, 96] != sets[96, 64]
+
+
+def test_the_size_is_that_of_the_picture_without_padding() -> None:
+    (frame,) = stream(1, width=150, height=90)
+    assert picture_size(bytes(frame.packet)) == (150, 90)
+
+
+def test_what_nobody_can_decode_has_no_size() -> None:
+    inter = list(stream(2))[1]
+    with pytest.raises(ValueError, match="keyframe that can be decoded"):
+        picture_size(bytes(inter.packet))

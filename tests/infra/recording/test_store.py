@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from realtime_engine.infra.recording import RecordedFile, RecordingStore, StorageFull
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> RecordingStore:
+    return RecordingStore(tmp_path, most_bytes=100, most_total_bytes=1000)
+
+
+def save(store: RecordingStore, session_id: str, number: int, part: int, data: bytes) -> str:
+    name, file = store.create(session_id, number, part)
+    file.append(data)
+    file.close()
+    return name
+
+
+async def test_recordings_are_numbered_within_their_session(store: RecordingStore, tmp_path: Path) -> None:
+    assert await store.begin("one") == 1
+    assert save(store, "one", 1, 1, b"abc") == "recording-1.mp4"
+    assert save(store, "one", 1, 2, b"de") == "recording-1-2.mp4"
+    assert (await store.begin("one"), await store.begin("two")) == (2, 1)
+    for number in range(2, 11):
+        save(store, "one", number, 1, b"x")
+    names = [file.name for file in store.files("one")]
+    assert names[:3] + names[-1:] == ["recording-1.mp4", "recording-1-2.mp4", "recording-2.mp4", "recording-10.mp4"]
+    assert store.files("one")[0] == RecordedFile("recording-1.mp4", 3)
+    assert store.files("two") == [] and store.files("nobody") == []
+    assert store.path("one", "recording-1-2.mp4") == tmp_path / "one" / "recording-1-2.mp4"
+
+
+@pytest.mark.parametrize(
+    "name", ["recording-9.mp4", "../one/recording-1.mp4", "secret.txt", "", ".", "recording-1.mp4/"]
+)
+async def test_there_are_no_other_files(store: RecordingStore, tmp_path: Path, name: str) -> None:
+    await store.begin("one")
+    save(store, "one", 1, 1, b"abc")
+    (tmp_path / "one" / "secret.txt").write_text("secret")
+    assert store.path("one", name) is None
+    assert [file.name for file in store.files("one")] == ["recording-1.mp4"]
+
+
+async def test_all_recordings_together_take_no_more_than_they_may(store: RecordingStore) -> None:
+    await store.begin("one")
+    save(store, "one", 1, 1, bytes(600))
+    await store.begin("two")
+    assert store.claim(300) and not store.claim(101) and store.claim(100)
+    save(store, "two", 1, 1, bytes(400))
+    with pytest.raises(StorageFull, match="1000 bytes"):
+        await store.begin("three")
+
+
+async def test_what_its_owner_deletes_can_be_taken_again(store: RecordingStore, tmp_path: Path) -> None:
+    await store.begin("one")
+    save(store, "one", 1, 1, bytes(1000))
+    (tmp_path / "one" / "recording-1.mp4").unlink()
+    assert await store.begin("one") == 1
+    assert store.claim(1000)
+
+
+async def test_a_file_that_exists_is_not_written_over(store: RecordingStore) -> None:
+    await store.begin("one")
+    save(store, "one", 1, 1, b"abc")
+    with pytest.raises(FileExistsError):
+        store.create("one", 1, 1)
+    assert store.files("one") == [RecordedFile("recording-1.mp4", 3)]
+
+
+async def test_a_folder_that_is_gone_is_an_error(tmp_path: Path) -> None:
+    store = RecordingStore(tmp_path / "gone", most_bytes=1, most_total_bytes=1)
+    with pytest.raises(FileNotFoundError):
+        await store.begin("one")

@@ -1,0 +1,56 @@
+"""The record button in a real browser, against the mock server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("playwright", reason="the playwright package is not installed: the page is not tested")
+pytest.importorskip("aiortc", reason="aiortc is not installed: the page is not tested")
+
+from playwright.sync_api import Page, expect
+
+from .conftest import Opener
+from .mock_server import MockServer
+from .steps import MJPEG, live
+
+
+def record(page: Page) -> Page:
+    page.locator("#record").click()
+    expect(page.locator("#record")).to_have_text("Stop 1:04")
+    expect(page.locator("#record")).to_have_attribute("aria-pressed", "true")
+    return page
+
+
+def test_a_recording_is_begun_ended_and_fetched(visit: Opener, server: MockServer) -> None:
+    server.behaviour.recording = "serve"
+    page = live(visit(MJPEG))
+    expect(page.locator("#record")).to_have_text("Record")
+    for number in (1, 2):
+        record(page)
+        expect(page.locator("#recording")).to_be_hidden()
+        page.locator("#record").click()
+        expect(page.locator("#record")).to_have_text("Record")
+        expect(page.locator("#record")).to_have_attribute("aria-pressed", "false")
+        expect(page.locator("#recording")).to_have_text(
+            f"Recorded: recording-{number}.mp4 (2.3 MB)recording-{number}-2.mp4 (2.3 MB)"
+        )
+    with page.expect_download() as fetched:
+        page.get_by_role("link", name="recording-2.mp4").click()
+    assert Path(fetched.value.path()).read_bytes() == b"a film"
+    assert fetched.value.suggested_filename == "recording-2.mp4"
+
+
+def test_one_that_ends_by_itself_or_with_its_session_can_be_fetched_too(visit: Opener, server: MockServer) -> None:
+    server.behaviour.recording = "serve"
+    page = record(live(visit(MJPEG, refusals=10)))
+    server.behaviour.recording = "full"
+    expect(page.locator("#record")).to_have_text("Record")
+    expect(page.locator("#toasts")).to_contain_text("greatest size")
+    expect(page.locator("#recording a")).to_have_count(2)
+    server.behaviour.recording = "serve"
+    record(page)
+    server.alive.clear()
+    expect(page.locator("#recording")).to_contain_text("recording-2.mp4")
+    expect(page.locator("#record")).to_have_text("Record")
