@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ..core.contract import EngineManifest
 from ..core.queues import Inbox, Outbox
+from ..infra.control_log import ControlRecorder
 from ..infra.copies import Copies
 from ..infra.demo import Demo
 from ..infra.joining import FrameTotals
@@ -21,6 +22,7 @@ class Equipment:
 
     ``copies`` counts what is copied on the way.
     ``totals`` are the times of the frames of all sessions.
+    ``recorder`` writes down what they are told; ``None`` if nobody asked for that.
     """
 
     demo: Demo
@@ -33,3 +35,4 @@ class Equipment:
     encoders: Encoders
     copies: Copies
     totals: FrameTotals
+    recorder: ControlRecorder | None = None
