@@ -1,0 +1,35 @@
+"""What a run without a server reads and writes: nothing here is needed by a demo, and nothing knows a model."""
+
+from .cache import Cache, local_path
+from .errors import FetchError, InputError
+from .images import load_image
+from .model_input import to_array, to_tensor
+from .output import output_path
+from .prompts import load_prompt, load_prompts
+from .resize import INTERPOLATIONS, centre_crop, cover, resize
+from .stats import STATS_SCHEMA, STATS_VERSION, read_stats, write_stats
+from .videos import Video, load_first_frame, load_video
+
+__all__ = [
+    "INTERPOLATIONS",
+    "STATS_SCHEMA",
+    "STATS_VERSION",
+    "Cache",
+    "FetchError",
+    "InputError",
+    "Video",
+    "centre_crop",
+    "cover",
+    "load_first_frame",
+    "load_image",
+    "load_prompt",
+    "load_prompts",
+    "load_video",
+    "local_path",
+    "output_path",
+    "read_stats",
+    "resize",
+    "to_array",
+    "to_tensor",
+    "write_stats",
+]

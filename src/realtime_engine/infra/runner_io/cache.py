@@ -1,0 +1,249 @@
+"""Files of the web, kept on the disk."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http.client
+import logging
+import os
+import re
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from ..atomic_file import atomic_file
+from .errors import FetchError, InputError
+
+_log = logging.getLogger(__name__)
+
+_PIECE = 1 << 16
+_STALE_S = 24 * 3600.0  # a transfer that began so long ago is over
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+class Cache:
+    """A directory of what URLs led to. Any number of threads and processes may share it.
+
+    What was brought here once is not asked for again: give a checksum where the content may change. A file appears when
+    it is whole. Beyond ``max_bytes`` in all, those that were not used for longest go.
+
+    A URL of a stranger has no place here: it may lead to what only this machine can reach.
+
+    Args:
+        directory: where; made when it is needed. By default ``realtime-engine`` in ``$XDG_CACHE_HOME`` or ``~/.cache``.
+        max_bytes: of all files together.
+        max_file_bytes: of one file.
+        timeout_s: seconds in which a file must be here, and in which a server must answer.
+
+    Raises:
+        ValueError: a bound that is not above 0.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str] | None = None,
+        *,
+        max_bytes: int = 8 << 30,
+        max_file_bytes: int = 1 << 30,
+        timeout_s: float = 60.0,
+    ) -> None:
+        for name, bound in (("max_bytes", max_bytes), ("max_file_bytes", max_file_bytes), ("timeout_s", timeout_s)):
+            if not bound > 0:
+                raise ValueError(f"{name} is above 0, got {bound!r}")
+        self.directory = Path(directory) if directory is not None else _default_directory()
+        self._max_bytes = max_bytes
+        self._max_file_bytes = max_file_bytes
+        self._timeout_s = timeout_s
+        self._opener = urllib.request.build_opener(_Redirects)
+
+    def fetch(self, url: str, *, sha256: str | None = None) -> Path:
+        """The file that an http or https URL leads to.
+
+        Args:
+            url: where it is.
+            sha256: what its content must have, as 64 hexadecimal digits.
+
+        Raises:
+            InputError: not such a URL or checksum, or the content has another checksum.
+            FetchError: it cannot be had, is too large, takes too long, breaks off, or cannot be kept.
+        """
+        _check_url(url)
+        wanted = _checked_sha256(sha256)
+        path = self._path_of(url)
+        if self._is_here(path, wanted):
+            return path
+        shown = _shown(url)
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            with atomic_file(path, overwrite=True) as temporary, open(temporary, "xb") as file:
+                found = self._transfer(url, file)
+                if wanted not in (None, found):
+                    raise InputError(shown, f"its SHA-256 is {found}, not {wanted}", "check the URL and the checksum")
+        except FetchError:
+            raise
+        except (OSError, http.client.HTTPException) as error:
+            raise FetchError(
+                shown, f"it cannot be kept or had ({_reason(error)})", "try again, or give a file"
+            ) from error
+        self._make_room(path)
+        return path
+
+    def _path_of(self, url: str) -> Path:
+        ending = Path(urllib.parse.urlsplit(url).path).suffix
+        suffix = ending if re.fullmatch(r"\.\w{1,8}", ending, re.ASCII) else ""
+        return self.directory / (hashlib.sha256(url.encode()).hexdigest() + suffix)
+
+    def _is_here(self, path: Path, wanted: str | None) -> bool:
+        try:
+            if wanted is not None and _sha256_of(path) != wanted:
+                return False
+            os.utime(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _transfer(self, url: str, file: IO[bytes]) -> str:
+        """Write what comes, and return its checksum."""
+        shown, digest, size = _shown(url), hashlib.sha256(), 0
+        deadline = time.monotonic() + self._timeout_s
+        with self._answer(url) as answer:
+            announced = _length(answer)
+            if announced is not None and announced > self._max_file_bytes:
+                raise self._too_large(shown)
+            while piece := answer.read1(_PIECE):
+                size += len(piece)
+                if size > self._max_file_bytes:
+                    raise self._too_large(shown)
+                if time.monotonic() > deadline:
+                    raise FetchError(shown, f"not here after {self._timeout_s} s", "allow more time, or give a file")
+                digest.update(piece)
+                file.write(piece)
+        if announced is not None and size < announced:
+            raise FetchError(shown, f"it broke off after {size} of {announced} bytes", "try again")
+        return digest.hexdigest()
+
+    @contextlib.contextmanager
+    def _answer(self, url: str) -> Iterator[Any]:
+        request = urllib.request.Request(url, headers={"User-Agent": "realtime-engine"})
+        try:
+            with self._opener.open(request, timeout=self._timeout_s) as answer:
+                yield answer
+        except urllib.error.HTTPError as error:
+            error.close()
+            raise FetchError(_shown(url), f"the server answers {error.code} {error.reason}", "check the URL") from error
+        except TimeoutError as error:
+            raise FetchError(
+                _shown(url), f"no answer within {self._timeout_s} s", "allow more time, or give a file"
+            ) from error
+
+    def _too_large(self, shown: str) -> FetchError:
+        return FetchError(shown, f"it is larger than {self._max_file_bytes} bytes", "allow more, or give a smaller one")
+
+    def _make_room(self, newest: Path) -> None:
+        """Drop what was not used for longest, and what transfers that died have left."""
+        kept = self._max_bytes
+        now = time.time()
+        for path, size, used in sorted(self._files(), key=lambda file: (file[0] != newest, -file[2])):
+            if path.name.endswith(".part"):
+                if now - used > _STALE_S:
+                    path.unlink(missing_ok=True)
+                continue
+            kept -= size
+            if kept < 0 and path != newest:
+                _log.info("the cache is full, dropping %s", path)
+                path.unlink(missing_ok=True)
+
+    def _files(self) -> Iterator[tuple[Path, int, float]]:
+        for path in self.directory.iterdir():
+            with contextlib.suppress(FileNotFoundError):  # somebody else has dropped it
+                status = path.stat()
+                yield path, status.st_size, status.st_mtime
+
+
+def local_path(source: str | os.PathLike[str], *, cache: Cache | None = None, sha256: str | None = None) -> Path:
+    """The file that ``source``, a path or an http or https URL, stands for.
+
+    Args:
+        source: the path or URL.
+        cache: where a URL's content is kept; by default ``Cache()``.
+        sha256: what the content must have, as 64 hexadecimal digits.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        InputError: it is a directory or a URL of another kind, or has another checksum.
+        FetchError: as :meth:`Cache.fetch`.
+    """
+    if isinstance(source, str) and "://" in source:
+        return (cache or Cache()).fetch(source, sha256=sha256)
+    path, wanted = Path(source), _checked_sha256(sha256)
+    if path.is_dir():
+        raise InputError(path, "it is a directory", "give a file in it")
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: there is no such file; check the path (relative to {Path.cwd()})")
+    if wanted is not None:
+        found = _sha256_of(path)
+        if found != wanted:
+            raise InputError(path, f"its SHA-256 is {found}, not {wanted}", "check the file and the checksum")
+    return path
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows none that leads out of HTTP."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        if urllib.parse.urlsplit(newurl).scheme not in ("http", "https"):
+            raise FetchError(_shown(req.full_url), f"it leads to {_shown(newurl)}", "give an http or https URL")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _default_directory() -> Path:
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "realtime-engine"
+
+
+def _check_url(url: str) -> None:
+    try:
+        parts = urllib.parse.urlsplit(url)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    if not good or re.search(r"[\x00-\x20\x7f-\uffff]", url):
+        raise InputError(
+            repr(url), "it is not an http or https URL", "give one, percent-encoded, or the path of a file"
+        )
+
+
+def _checked_sha256(sha256: str | None) -> str | None:
+    if sha256 is None:
+        return None
+    if not _SHA256.fullmatch(sha256.lower()):
+        raise InputError(repr(sha256), "it is not a SHA-256", "give 64 hexadecimal digits, as of sha256sum")
+    return sha256.lower()
+
+
+def _sha256_of(path: Path) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while piece := file.read(_PIECE):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def _length(answer: Any) -> int | None:
+    text = answer.headers.get("Content-Length", "")
+    return int(text) if text.isdecimal() else None
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "reason", None) or error or type(error).__name__)
+
+
+def _shown(url: str) -> str:
+    """Without what may be secret: user, password and query."""
+    parts = urllib.parse.urlsplit(url)
+    return urllib.parse.urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

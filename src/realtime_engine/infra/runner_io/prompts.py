@@ -1,0 +1,62 @@
+"""Prompts: given as they are, or in a text file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from .errors import InputError
+
+MOST_BYTES = 1 << 20
+
+
+def load_prompt(source: str | Path) -> str:
+    """One prompt: a string is the prompt, of a :class:`~pathlib.Path` it is the first line that is not empty.
+
+    Raises:
+        InputError: it is empty, or the file is not UTF-8 or larger than 1 MiB.
+        OSError: the file cannot be read.
+    """
+    return load_prompts(source)[0]
+
+
+def load_prompts(source: str | Path | Iterable[str]) -> list[str]:
+    """Several prompts: the one string, all lines of the file that are not empty, or the strings of the list.
+
+    White space around a prompt is no part of it.
+
+    Raises:
+        InputError: there is none, one of a list is empty, or the file is not UTF-8 or larger than 1 MiB.
+        OSError: the file cannot be read.
+    """
+    if isinstance(source, Path):
+        return _of_file(source)
+    prompts = [source] if isinstance(source, str) else list(source)
+    for at, prompt in enumerate(prompts):
+        if not isinstance(prompt, str) or not prompt.strip():
+            raise InputError(
+                f"prompt {at + 1} of {len(prompts)}", f"expected text, got {prompt!r}", "give it some words"
+            )
+    if not prompts:
+        raise InputError("prompts", "the list is empty", "give at least one")
+    return [prompt.strip() for prompt in prompts]
+
+
+def _of_file(path: Path) -> list[str]:
+    with open(path, "rb") as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise InputError(path, f"it is larger than {MOST_BYTES} bytes", "give a text file with a prompt a line")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise InputError(
+            path,
+            f"it is not UTF-8 text: byte {content[error.start]:#04x} in line {line}",
+            "save it as UTF-8, for example with iconv -t UTF-8",
+        ) from error
+    prompts = [line.strip() for line in text.splitlines() if line.strip()]
+    if not prompts:
+        raise InputError(path, "no line has any text", "write a prompt into it")
+    return prompts
