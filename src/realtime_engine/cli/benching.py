@@ -59,6 +59,8 @@ def bench_demo(demo: Demo, config: BenchConfig, options: BaseModel | None, field
     try:
         numbers = output_path(config.out, f"capacity_{demo.name}.json", overwrite=config.overwrite)
         picture = output_path(config.out, f"capacity_{demo.name}.png", overwrite=config.overwrite)
+    except FileExistsError as error:
+        raise CommandError(f"{error} (--overwrite)") from error
     except (OSError, ValueError) as error:
         raise CommandError(str(error)) from error
     try:

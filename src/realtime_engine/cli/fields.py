@@ -44,7 +44,10 @@ def fields_from(model: type[BaseModel], values: Mapping[str, Any]) -> dict[str, 
     given = {name: values[_PREFIX + name] for name in model.model_fields if values[_PREFIX + name] is not None}
     try:
         return {name: _value(model, name, value) for name, value in given.items()}
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        named = error.filename is not None
+        raise CommandError(f"cannot read {error.filename}: {error.strerror}" if named else str(error)) from error
+    except ValueError as error:
         raise CommandError(str(error)) from error
 
 

@@ -88,6 +88,8 @@ def run_demo(
     """
     try:
         files = _Files(demo, config)
+    except FileExistsError as error:
+        raise CommandError(f"{error} (--overwrite)") from error
     except (OSError, ValueError) as error:
         raise CommandError(str(error)) from error
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +15,8 @@ _WIDTH, _HEIGHT = 900, 460
 _LEFT, _RIGHT, _TOP, _BOTTOM = 84, 84, 64, 70
 _INK, _FAINT, _PAPER = (40, 44, 52), (222, 226, 232), (255, 255, 255)
 _TIME, _MISS, _LIMIT = (36, 99, 190), (200, 60, 50), (120, 126, 136)
-_HEADROOM = 1.15
+_ROWS = 5
+_STEPS = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
 
 
 def draw_capacity(points: Sequence[CapacityPoint], title: str) -> bytes:
@@ -32,12 +34,19 @@ def draw_capacity(points: Sequence[CapacityPoint], title: str) -> bytes:
     return buffer.getvalue()
 
 
+def _round_step(least: float) -> float:
+    """The smallest round number that is not below ``least``."""
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(float(f"{step * power:.3g}") for step in _STEPS if step * power >= least * (1 - 1e-9))
+
+
 class _Chart:
     def __init__(self, pen: ImageDraw.ImageDraw, points: Sequence[CapacityPoint]) -> None:
         self._pen = pen
         self._points = points
         self._period_ms = points[0].period_ms
-        self._most_ms = max(self._period_ms, *(point.p95_ms for point in points)) * _HEADROOM
+        times = [self._period_ms, *(point.p95_ms for point in points if math.isfinite(point.p95_ms))]
+        self._most_ms = _ROWS * _round_step(max(times) / _ROWS)
         self._fonts: dict[int, Any] = {size: ImageFont.load_default(size) for size in (14, 20)}
 
     def draw(self, title: str) -> None:
@@ -45,17 +54,17 @@ class _Chart:
         self._grid()
         self._limit()
         self._curve([(point, point.miss_share) for point in self._points], _MISS, dashed=True)
-        self._curve([(point, point.p95_ms / self._most_ms) for point in self._points], _TIME)
+        self._curve([(point, min(point.p95_ms / self._most_ms, 1.0)) for point in self._points], _TIME)
         self._text(12, _TOP - 8, "p95 of the time between chunks, ms", anchor="ls", ink=_TIME)
         self._text(_WIDTH - 12, _TOP - 8, "chunks missed", anchor="rs", ink=_MISS)
         self._text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 14, "sessions at once", anchor="ms")
 
     def _grid(self) -> None:
-        for step in range(6):
-            y = self._y(step / 5)
+        for step in range(_ROWS + 1):
+            y = self._y(step / _ROWS)
             self._pen.line((_LEFT, y, _WIDTH - _RIGHT, y), _FAINT)
-            self._text(_LEFT - 10, y, f"{self._most_ms * step / 5:.0f}", anchor="rm", ink=_TIME)
-            self._text(_WIDTH - _RIGHT + 10, y, f"{20 * step} %", anchor="lm", ink=_MISS)
+            self._text(_LEFT - 10, y, f"{self._most_ms * step / _ROWS:g}", anchor="rm", ink=_TIME)
+            self._text(_WIDTH - _RIGHT + 10, y, f"{100 * step // _ROWS} %", anchor="lm", ink=_MISS)
         for number, point in enumerate(self._points):
             x = self._x(number)
             self._pen.line((x, self._y(0), x, self._y(0) + 5), _INK)
@@ -65,7 +74,7 @@ class _Chart:
         y = self._y(self._period_ms / self._most_ms)
         self._dashes((_LEFT, y), (_WIDTH - _RIGHT, y), _LIMIT)
         text = f"a chunk plays {self._period_ms:.1f} ms"
-        self._text(_LEFT + 10, y - 5, text, anchor="ls", ink=_LIMIT)
+        self._text(_LEFT + 10, y + 7, text, anchor="lt", ink=_LIMIT)
 
     def _curve(
         self, values: Sequence[tuple[CapacityPoint, float]], ink: tuple[int, int, int], *, dashed: bool = False
