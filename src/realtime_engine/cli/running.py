@@ -211,13 +211,12 @@ def _finish(demo: Demo, config: RunConfig, files: _Files, run: _Run, options: Ba
 
 def _judge(difference: FilmDifference, config: RunConfig) -> str | None:
     """What is wrong with it, if anything is."""
-    frame = f"frame {difference.worst_frame}"
-    if difference.worst_psnr_db < config.least_psnr:
-        return (
-            f"{frame} has a PSNR of {difference.worst_psnr_db:.2f} dB to {config.compare}, below {config.least_psnr:g}"
-        )
-    if difference.worst_ssim < config.least_ssim:
-        return f"a frame has an SSIM of {difference.worst_ssim:.4f} to {config.compare}, below {config.least_ssim:g}"
+    psnr, likeness, golden = difference.worst_psnr_db, difference.worst_ssim, config.compare
+    if psnr < config.least_psnr:
+        frame = difference.worst_frame
+        return f"frame {frame} has a PSNR of {psnr:.2f} dB to {golden}, below --least-psnr {config.least_psnr:g}"
+    if likeness < config.least_ssim:
+        return f"a frame has an SSIM of {likeness:.4f} to {golden}, below --least-ssim {config.least_ssim:g}"
     return None
 
 
