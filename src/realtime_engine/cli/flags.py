@@ -25,11 +25,11 @@ _PLAIN = (bool, int, float)
 _METAVARS = {int: "INTEGER", float: "NUMBER", str: "TEXT", list[str]: "TEXT"}
 
 
-def config_parameters() -> list[inspect.Parameter]:
-    """One flag for each field of :class:`ServerConfig`; its default is that of the field."""
-    kinds = get_type_hints(ServerConfig)
-    texts = attribute_texts(ServerConfig)
-    return [_config_parameter(field, kinds[field.name], texts[field.name]) for field in fields(ServerConfig)]
+def config_parameters(config: type = ServerConfig, panel: str = "Server") -> list[inspect.Parameter]:
+    """One flag for each field of a dataclass of settings; its default is that of the field."""
+    kinds = get_type_hints(config)
+    texts = attribute_texts(config)
+    return [_config_parameter(field, kinds[field.name], texts[field.name], panel) for field in fields(config)]
 
 
 def config_from(values: Mapping[str, Any]) -> ServerConfig:
@@ -45,21 +45,31 @@ def config_from(values: Mapping[str, Any]) -> ServerConfig:
         raise CommandError(str(error)) from error
 
 
-def option_parameters(model: type[BaseModel]) -> list[inspect.Parameter]:
+def taken_flags(config: type) -> set[str]:
+    """Flags that a command with these settings has for itself."""
+    return {*map(flag_of, ("demo", "help", "log_level")), *(flag_of(field.name) for field in fields(config))}
+
+
+def option_parameters(
+    model: type[BaseModel], config: type = ServerConfig, command: str = "serve"
+) -> list[inspect.Parameter]:
     """One flag for each of a demo's options, without a value when it is not given."""
-    taken = {*map(flag_of, ("demo", "help", "log_level")), *(flag_of(field.name) for field in fields(ServerConfig))}
+    taken = taken_flags(config)
     for name in model.model_fields:
         if flag_of(name) in taken:
-            raise CommandError(f"option {name!r} of the demo has a name that serve itself uses: call it something else")
+            raise CommandError(
+                f"option {name!r} of the demo has a name that {command} itself uses: call it something else"
+            )
     return [_option_parameter(name, info) for name, info in model.model_fields.items()]
 
 
-def options_from(model: type[_Model], values: Mapping[str, Any]) -> _Model:
-    """A demo's options out of what the flags of :func:`option_parameters` were given."""
+def options_from(model: type[_Model], values: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> _Model:
+    """A demo's options out of what the flags of :func:`option_parameters` were given; the others out of ``base``."""
     given = {name: values[name] for name in model.model_fields if values[name] is not None}
     for name, value in given.items():
-        if isinstance(value, str) and _is_structured(model.model_fields[name].annotation):
-            given[name] = _parse_json(name, value)
+        if isinstance(value, str) and is_structured(model.model_fields[name].annotation):
+            given[name] = parse_json(flag_of(name), value)
+    given = {**{name: value for name, value in (base or {}).items() if name in model.model_fields}, **given}
     try:
         return model.model_validate({model.model_fields[name].alias or name: value for name, value in given.items()})
     except ValidationError as error:
@@ -95,26 +105,35 @@ def attribute_texts(owner: type) -> dict[str, str]:
     return texts
 
 
-def _config_parameter(field: Field[Any], kind: Any, text: str) -> inspect.Parameter:
+def _config_parameter(field: Field[Any], kind: Any, text: str, panel: str) -> inspect.Parameter:
     default = None if field.default is MISSING else field.default
     bare = _bare(kind)
     if get_origin(bare) is tuple:
         flag = flag_of(field.name).removesuffix("s")
-        return _parameter(field.name, list[str], list(default or ()), flag, text + " May be repeated.")
-    seconds = {"metavar": "SECONDS"} if field.name.endswith("_s") else {}
-    return _parameter(field.name, bare, default, flag_of(field.name), with_default(text, default), **seconds)
+        return parameter(
+            field.name, list[str], list(default or ()), flag, text + " May be repeated.", rich_help_panel=panel
+        )
+    more: dict[str, Any] = {"metavar": "SECONDS"} if field.name.endswith("_s") else {}
+    text = with_default(text, default)
+    return parameter(field.name, bare, default, flag_of(field.name), text, rich_help_panel=panel, **more)
 
 
 def _option_parameter(name: str, info: FieldInfo) -> inspect.Parameter:
+    kind, text = kind_and_text(info)
+    return parameter(name, kind, None, flag_of(name), text, rich_help_panel="Demo")
+
+
+def kind_and_text(info: FieldInfo) -> tuple[Any, str]:
+    """What the flag of a model's field takes, and its help."""
     bare = _bare(info.annotation)
-    kind = bare if bare in _PLAIN else str
     text = " ".join(part for part in (info.description or info.title or "", _choices(bare)) if part)
-    default = None if info.is_required() or info.default_factory is not None else info.default
-    return _parameter(name, kind, None, flag_of(name), with_default(text, default), rich_help_panel="Demo")
+    default = None if info.is_required() or info.default_factory is not None or info.default == "" else info.default
+    return bare if bare in _PLAIN else str, with_default(text, default)
 
 
-def _parameter(name: str, kind: Any, default: Any, flag: str, text: str, **more: Any) -> inspect.Parameter:
-    more = {"rich_help_panel": "Server", "metavar": _METAVARS.get(kind), "show_envvar": False, **more}
+def parameter(name: str, kind: Any, default: Any, flag: str, text: str, **more: Any) -> inspect.Parameter:
+    """An option as typer reads it out of a signature."""
+    more = {"metavar": _METAVARS.get(kind), "show_envvar": False, **more}
     more["show_default"] = False  # the text has it: the value that counts is not always that of the flag
     declared = f"{flag}/--no-{flag.removeprefix('--')}" if kind is bool else flag
     sentence = text[:1].upper() + text[1:].replace("``", "")
@@ -143,15 +162,17 @@ def _shown(default: object) -> str:
     return text.lower() if isinstance(default, bool) else text
 
 
-def _is_structured(kind: Any) -> bool:
+def is_structured(kind: Any) -> bool:
+    """Whether a flag takes JSON for it."""
     return (get_origin(_bare(kind)) or _bare(kind)) in (list, tuple, set, frozenset, dict)
 
 
-def _parse_json(name: str, text: str) -> Any:
+def parse_json(flag: str, text: str) -> Any:
+    """What a flag was given as JSON. Raises :class:`CommandError`."""
     try:
         return json.loads(text)
     except ValueError as error:
-        raise CommandError(f"{flag_of(name)}: expected JSON, got {text!r} ({error})") from error
+        raise CommandError(f"{flag}: expected JSON, got {text!r} ({error})") from error
 
 
 def _fault(place: tuple[int | str, ...], message: str, given: Any) -> str:

@@ -58,6 +58,8 @@ class ServerConfig:
         allowed_origins: other sites, such as ``https://example.org``, whose pages may use this server.
         heartbeat_s: seconds without news after which a connection is given a sign of life.
         max_body_bytes: size of the largest request that is read.
+        record_controls: folder into which each session's controls are written as a log that ``realtime-engine run``
+            reads.
         stall_timeout_s: seconds without an answer of the engine after which its step counts as stuck.
         shutdown_timeout_s: seconds that running requests and the engine have to end.
 
@@ -87,6 +89,7 @@ class ServerConfig:
     allowed_origins: tuple[str, ...] = ()
     heartbeat_s: float = 1.0
     max_body_bytes: int = 16 * 1024 * 1024
+    record_controls: str | None = None
     stall_timeout_s: float = 30.0
     shutdown_timeout_s: float = 5.0
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ..core.contract import EngineManifest
 from ..core.queues import Inbox, Outbox
+from ..infra.control_log import ControlRecorder
 from ..infra.copies import Copies
 from ..infra.demo import Demo
 from ..infra.joining import FrameTotals
@@ -23,6 +24,7 @@ class Equipment:
     ``copies`` counts what is copied on the way.
     ``totals`` are the times of the frames of all sessions.
     ``recordings`` is where they are kept; ``None`` if there shall be none.
+    ``recorder`` writes down what they are told; ``None`` if nobody asked for that.
     """
 
     demo: Demo
@@ -36,3 +38,4 @@ class Equipment:
     copies: Copies
     totals: FrameTotals
     recordings: RecordingStore | None
+    recorder: ControlRecorder | None = None

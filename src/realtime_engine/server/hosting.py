@@ -17,6 +17,7 @@ from ..core.monitor import ServeMonitor
 from ..core.queues import Inbox, Outbox
 from ..core.serve import run_engine
 from ..core.waiters import call_soon
+from ..infra.control_log import ControlRecorder
 from ..infra.demo import Demo
 
 logger = logging.getLogger(__name__)
@@ -40,6 +41,9 @@ class _Built(NamedTuple):
 class EngineHost:
     """Builds the engine of a demo and runs it.
 
+    Args:
+        recorder: told of all that the engine puts out.
+
     Attributes:
         inbox, outbox: the way to and from the engine; they exist before it does.
         monitor: counters of its loop; an engine with a loop of its own does not move them.
@@ -48,9 +52,9 @@ class EngineHost:
         error: why it failed, a line for a person.
     """
 
-    def __init__(self, demo: Demo, options: BaseModel | None) -> None:
+    def __init__(self, demo: Demo, options: BaseModel | None, recorder: ControlRecorder | None = None) -> None:
         self.inbox = Inbox()
-        self.outbox = Outbox(maxsize=_UNREAD_CHUNKS)
+        self.outbox = Outbox(maxsize=_UNREAD_CHUNKS) if recorder is None else recorder.outbox(_UNREAD_CHUNKS)
         self.monitor = ServeMonitor()
         self.state = EngineState.LOADING
         self.manifest: EngineManifest | None = None

@@ -15,6 +15,7 @@ from fastapi import Request
 from pydantic import BaseModel
 from starlette.requests import HTTPConnection
 
+from ..infra.control_log import ControlRecorder
 from ..infra.copies import Copies
 from ..infra.demo import Demo
 from ..infra.joining import FrameTotals
@@ -61,11 +62,15 @@ class Runtime:
         self.recordings = _store(config)
         self._encoders: Encoders
         self._pool: ThreadPoolExecutor
+        self._recorder: ControlRecorder | None = None
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Load and run the engine for as long as this is entered; everything has ended afterwards, in bounded time."""
-        self.host = EngineHost(self.demo, self.options)
+        if self.config.record_controls is not None:
+            options = self.options or (None if self.demo.options is None else self.demo.options())
+            self._recorder = ControlRecorder(self.config.record_controls, self.demo.name, options)
+        self.host = EngineHost(self.demo, self.options, self._recorder)
         lateness = LoopMonitor()
         self.metrics = Metrics(Measured(self.host, lateness, self._copies, lambda: self._sessions, self.totals))
         self._encoders = await asyncio.to_thread(choose_encoders, self.config.encoder, self._copies)
@@ -101,6 +106,7 @@ class Runtime:
                 self._copies,
                 self.totals,
                 self.recordings,
+                self._recorder,
             )
             self._sessions = Sessions(equipment)
         return self._sessions
@@ -148,6 +154,8 @@ class Runtime:
             logger.error("the engine did not end within %.1f s: its step goes on and is left alone", timeout_s / 2)
             await _abandon(engine)
         self._pool.shutdown(wait=False, cancel_futures=True)
+        if self._recorder is not None:
+            await asyncio.to_thread(self._recorder.close)
 
 
 def _store(config: ServerConfig) -> RecordingStore | None:

@@ -23,6 +23,7 @@ from ..core.messages import (
     SessionEvent,
     SetActive,
 )
+from ..infra.control_log import UNRECORDED
 from ..infra.controls import ControlState, event_message
 from ..infra.joining import FrameJoiner
 from ..infra.jpeg import JpegFrame, JpegPublisher
@@ -76,6 +77,8 @@ class DemoSession:
         self._patience_s = config.stall_timeout_s
         self._asking = Asking(equipment.inbox.put_nowait, config.stall_timeout_s)
         self._jpeg, self._pool = equipment.jpeg, equipment.pool
+        self._recorder = equipment.recorder
+        self._log = UNRECORDED if self._recorder is None else self._recorder.begin(self.id)
         self._resetting = asyncio.Lock()
         self._ending = False
         self._had_last_word = False
@@ -98,6 +101,7 @@ class DemoSession:
             on_heard=lambda: self.attention.hear(MONOTONIC.now_ns()),
             on_presented=functools.partial(acknowledge, self.joiner),
             video=self.video_input,
+            log=self._log,
         )
         self.receive, self.receive_text = self.steering.receive, self.steering.receive_text
         self.publisher = FramePublisher(self._watched)
@@ -184,7 +188,10 @@ class DemoSession:
         Errors: :class:`Refused`, :class:`SessionOver`; :class:`Problem` (503) if it does not answer, and it ends then.
         """
         self._life = asyncio.create_task(self._live(), name=f"session {self.id}")
+        state = self.steering.state
+        self._log.attached(state.given_fields, state.drawn_fields)
         self._asking.ask(Attach(self.id, context))
+        self._log.noted("act")
         self.steering.act()  # so that the first step knows the fields
         try:
             await self._asking.answer(self._asking.attached)
@@ -204,6 +211,7 @@ class DemoSession:
             self._check_alive()
             staged = stage_fields(self.steering.state, values)
             context = context_of(self._demo, self.steering.state.window(staged).fields)
+            self._log.noted("reset", fields=dict(values))
             self._asking.ask(Reset(self.id, context))
             self.steering.begin_anew(values, staged)
             await self._asking.answer(self._asking.reset)
@@ -281,6 +289,8 @@ class DemoSession:
             await self._video.close()
             if self.recordings is not None:
                 await self.recordings.close()
+            if self._recorder is not None:
+                self._recorder.forget(self.id)
             logger.info("session %s is over", self.id)
             self._on_over(self)
 

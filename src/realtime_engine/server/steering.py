@@ -13,6 +13,7 @@ from ..core.clock import MONOTONIC, NS_PER_S
 from ..core.errors import describe
 from ..core.loglimit import LogLimiter
 from ..core.messages import Action, InboxMsg
+from ..infra.control_log import UNRECORDED, SessionLog
 from ..infra.controls import ControlState, error_message
 from ..infra.controls.fields import StagedFields
 from ..infra.controls.parsing import Control, MessageRefused, parse_message
@@ -36,6 +37,7 @@ class Steering:
         on_presented: takes in what a page tells of frames, which is no control; returns the replies.
         video: what a client sends; ``None`` if the demo takes none. Whoever changes it calls :meth:`act`, as a message
             would.
+        log: where it is written down what was told.
     """
 
     def __init__(
@@ -49,8 +51,11 @@ class Steering:
         on_heard: Callable[[], None],
         on_presented: Callable[[PresentedMessage], list[dict[str, Any]]],
         video: VideoBuffer | None = None,
+        log: SessionLog = UNRECORDED,
     ) -> None:
         self.state = state
+        self.state.on_release = lambda: log.noted("release")
+        self._log = log
         self._demo = demo
         self._session_id = session_id
         self._put = put
@@ -86,6 +91,7 @@ class Steering:
         try:
             conditioning = self._demo.to_conditioning(window)
             edges = self.state.take_edges()
+            self._log.acting()
             self._put(Action(self._session_id, conditioning, edges, window.action_id))
         except Exception as error:  # the demo's own code may raise anything
             _log.error("to_conditioning failed", error, self._session_id)
@@ -98,6 +104,7 @@ class Steering:
     def begin_anew(self, values: Mapping[str, Any], staged: StagedFields) -> None:
         """The engine is to begin anew with these fields, which are not in force before :meth:`has_begun`."""
         self._anew = values, staged
+        self._log.noted("act")
         self.act()  # a new epoch begins without conditioning
 
     def has_begun(self, accepted: bool) -> None:
@@ -105,6 +112,7 @@ class Steering:
         if self._anew is None:
             return
         (values, _), self._anew = self._anew, None
+        self._log.begun(accepted)
         for reply in self.state.update_fields(values) if accepted else ():  # a message since may rule them out
             self._tell(reply)
         self.act()
@@ -128,6 +136,7 @@ class Steering:
         except MessageRefused as refusal:
             replies = refusal.replies()
         if not replies:  # neither refused nor a ping
+            self._log.told(message)
             self.act()
         self._arm()
         return replies

@@ -30,14 +30,25 @@ class StagedFields(NamedTuple):
 
 
 class FieldValues:
-    """The newest word on each field, and the model instance that they make together."""
+    """The newest word on each field, and the model instance that they make together.
 
-    def __init__(self, model: type[BaseModel] | None) -> None:
+    Args:
+        drawn: what default factories have made in another run, as of the attribute; ``None`` lets them make it anew.
+
+    Attributes:
+        given: what clients have set, as it came.
+        drawn: what default factories have made, as JSON values.
+    """
+
+    def __init__(self, model: type[BaseModel] | None, drawn: Mapping[str, Any] | None = None) -> None:
         self._model = model
-        self._given: dict[str, Any] = {}  # as they came: a validator may not take back what it has made
+        self.given: dict[str, Any] = {}  # as they came: a validator may not take back what it has made
         self._told_at: dict[str, int] = {}
         self.value: BaseModel | None = None if model is None else model()
-        self._drawn = _drawn_defaults(self.value)
+        self.drawn = _drawn_defaults(self.value)
+        if drawn:
+            self.drawn |= {name: value for name, value in drawn.items() if name in self.drawn}
+            self.value = self._made_of({})
 
     def stage(self, values: Mapping[str, Any], seq: int | None = None) -> StagedFields:
         """Check an update as a whole; fields that a message newer than ``seq`` has set are left alone.
@@ -51,7 +62,7 @@ class FieldValues:
 
     def accept(self, staged: StagedFields) -> None:
         """Put an update in force."""
-        self._given.update(staged.given)
+        self.given.update(staged.given)
         self.value = staged.value
         if staged.seq is not None:
             self._told_at.update(dict.fromkeys(staged.given, staged.seq))
@@ -69,16 +80,19 @@ class FieldValues:
         if self._model is None or not given:
             return self.value
         try:
-            told = {**self._given, **given}
-            value = self._model.model_validate_json(json.dumps({**self._drawn, **told}))
-            value.model_fields_set.intersection_update(told)
-            return value
+            return self._made_of({**self.given, **given})
         except ValidationError as error:
             raise MessageRefused(*_problems(error, given), seq=seq) from None
         except Exception as error:  # a validator of the demo may raise anything
             _log.error("a validator of the demo's fields failed", error)
             detail = f"could not be checked: {type(error).__name__}"
             raise MessageRefused(Problem("bad_field", detail, next(iter(given))), seq=seq) from None
+
+    def _made_of(self, told: Mapping[str, Any]) -> BaseModel:
+        assert self._model is not None
+        value = self._model.model_validate_json(json.dumps({**self.drawn, **told}))
+        value.model_fields_set.intersection_update(told)
+        return value
 
 
 def _drawn_defaults(value: BaseModel | None) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -23,27 +23,48 @@ _DEVICES = ("keys", "pointer", "sticks", "gamepad")
 Reply: TypeAlias = dict[str, Any]
 
 
+def _nothing() -> None:
+    """What most states do when they let go."""
+
+
 class ControlState:
     """What one client holds, as far as its messages tell.
 
     Each device and each field keeps the word of the message with the greatest ``seq``, in whatever order they arrive.
     After two seconds of silence everything held is released; it comes back with the next message that says it is held.
     Memory is bounded. For one thread at a time.
+
+    Args:
+        drawn: what default factories of the fields made in another run, as of :attr:`drawn_fields`.
+
+    Attributes:
+        on_release: called when everything held is let go of without a message that asks for it.
     """
 
-    def __init__(self, controls: Controls, clock: Clock = MONOTONIC) -> None:
+    def __init__(self, controls: Controls, clock: Clock = MONOTONIC, *, drawn: Mapping[str, Any] | None = None) -> None:
+        self.on_release: Callable[[], object] = _nothing
         self.controls = controls
         self._clock = clock
         self._heard_ns = clock.now_ns()
         self._action_id: int | None = None
         self._told_at = dict.fromkeys(_DEVICES, -1)  # device -> seq of the message whose word it keeps
         self._edges = EdgeLog()
-        self._fields = FieldValues(controls.fields)
+        self._fields = FieldValues(controls.fields, drawn)
         self._keys: tuple[str, ...] = ()  # resolved, overruled ones included
         self._pointer = PointerState()
         self._wheel = WheelState()
         self._sticks: Mapping[str, tuple[float, float]] = MappingProxyType({})
         self._gamepad: GamepadState | None = None
+
+    @property
+    def given_fields(self) -> Mapping[str, Any]:
+        """Fields that were set, as they came."""
+        return self._fields.given
+
+    @property
+    def drawn_fields(self) -> Mapping[str, Any]:
+        """What default factories made of fields, as JSON values."""
+        return self._fields.drawn
 
     @property
     def dropped_edges(self) -> int:
@@ -114,7 +135,7 @@ class ControlState:
 
     def release_all(self) -> None:
         """Let go of everything held, with the edges of it: the client has lost the focus or the connection."""
-        self._release(_DEVICES)
+        self._let_go()
 
     def _hear(self) -> None:
         """The client lives; what had expired before stays released."""
@@ -124,7 +145,11 @@ class ControlState:
     def _expire(self) -> None:
         expiry_ns = self.next_expiry_ns
         if expiry_ns is not None and self._clock.now_ns() >= expiry_ns:
-            self._release(_DEVICES)
+            self._let_go()
+
+    def _let_go(self) -> None:
+        self._release(_DEVICES)
+        self.on_release()
 
     def _take_controls(self, message: ControlsMessage) -> None:
         fields = self._fields.stage(message.fields, message.seq)  # refuses before anything has changed

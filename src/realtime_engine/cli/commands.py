@@ -1,0 +1,165 @@
+"""The commands that take a demo, and with it the demo's own flags."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import typer
+from pydantic import BaseModel
+
+from ..infra.control_log import ControlLog, LogError, read_log
+from ..infra.demo import Demo
+from ..integrations.registry import load_demo
+from ..server import ServerConfig
+from .benching import BenchConfig, bench_demo
+from .console import LEVELS, configure_logging, err
+from .errors import CommandError
+from .fields import field_parameters, fields_from
+from .flags import config_from, config_parameters, option_parameters, options_from, parameter, with_default
+from .running import RunConfig, run_demo
+from .serving import serve_demo
+
+DEMO_HELP = "Name of a demo (see: realtime-engine list), or a file: path/to/file.py:demo"
+
+
+@dataclass(frozen=True)
+class DemoCommand:
+    """A command as ``NAME DEMO [FLAGS]``.
+
+    Attributes:
+        config: dataclass of its settings, one flag each. panel: what they are called in the help.
+        about, about_demo: help, without a demo and with one (``{demo}`` is its title).
+        takes_fields: whether the demo's fields have flags.
+        act: does it, from the demo and the values of all flags; returns the exit code.
+    """
+
+    name: str
+    config: type
+    panel: str
+    about: str
+    about_demo: str
+    takes_fields: bool
+    act: Callable[[Demo, Mapping[str, Any]], int]
+
+    def help_for(self, demo: Demo | None) -> str:
+        about = self.about if demo is None else f"{self.about_demo.format(demo=demo.title)} {demo.description}"
+        more = ""
+        if demo is None:
+            more = f"{self.name} DEMO --help shows the demo's own options too, which come after its name. "
+        variable = "REALTIME_ENGINE_PORT is --port" if self.config is ServerConfig else "REALTIME_ENGINE_OUT is --out"
+        return f"{about.strip()}\n\n{more}Each option can also be set in the environment: {variable}."
+
+    def function(self, demo: Demo | None) -> Callable[..., int]:
+        """A function with one argument for each flag, which is what typer reads."""
+
+        def command(**values: Any) -> int:
+            configure_logging(_checked_level(values["log_level"]))
+            return self.act(demo or load_demo(values["demo"]), values)
+
+        parameters = [_demo_parameter(), *self._own(demo), *self._settings()]
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return command
+
+    def flags_with_value(self) -> set[str]:
+        """Flags after which a word is their value."""
+        settings = (setting for setting in self._settings() if setting.annotation is not bool)
+        return {flag for setting in settings for flag in setting.default.param_decls}
+
+    def _settings(self) -> list[inspect.Parameter]:
+        return [*config_parameters(self.config, self.panel), _level_parameter(self.panel)]
+
+    def _own(self, demo: Demo | None) -> list[inspect.Parameter]:
+        if demo is None:
+            return []
+        own = [] if demo.options is None else option_parameters(demo.options, self.config, self.name)
+        if self.takes_fields and demo.controls.fields is not None:
+            own += field_parameters(demo.controls.fields, self.config, demo.options)
+        return own
+
+
+def _serve(demo: Demo, values: Mapping[str, Any]) -> int:
+    return serve_demo(demo, config_from(values), _options(demo, values))
+
+
+def _run(demo: Demo, values: Mapping[str, Any]) -> int:
+    config: RunConfig = _settings(RunConfig, values)
+    log = _log(config.controls)
+    if log.demo not in (None, demo.name):
+        err.print(f"{config.controls} was recorded with demo {log.demo!r}, not {demo.name!r}", markup=False)
+    return run_demo(demo, config, _options(demo, values, log.options), _fields(demo, values), log)
+
+
+def _bench(demo: Demo, values: Mapping[str, Any]) -> int:
+    return bench_demo(demo, _settings(BenchConfig, values), _options(demo, values), _fields(demo, values))
+
+
+DEMO_COMMANDS = (
+    DemoCommand("serve", ServerConfig, "Server", "Serve a demo.", "Serve {demo}.", False, _serve),
+    DemoCommand(
+        "run",
+        RunConfig,
+        "Run",
+        "Run a demo without a server, from a control log to an MP4.",
+        "Run {demo} without a server.",
+        True,
+        _run,
+    ),
+    DemoCommand(
+        "bench",
+        BenchConfig,
+        "Bench",
+        "Measure how many sessions of a demo are served in time.",
+        "Measure how many sessions of {demo} are served in time.",
+        True,
+        _bench,
+    ),
+)
+
+
+def _settings(config: type, values: Mapping[str, Any]) -> Any:
+    try:
+        return config(**{field.name: values[field.name] for field in fields(config)})
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+
+
+def _options(demo: Demo, values: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> BaseModel | None:
+    if demo.options is None:
+        return None
+    given = {name: values.get(name) for name in demo.options.model_fields}
+    return options_from(demo.options, given, base)
+
+
+def _fields(demo: Demo, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {} if demo.controls.fields is None else fields_from(demo.controls.fields, values)
+
+
+def _log(path: str | None) -> ControlLog:
+    if path is None:
+        return ControlLog()
+    try:
+        return read_log(path)
+    except LogError as error:
+        raise CommandError(str(error)) from error
+    except OSError as error:
+        raise CommandError(f"--controls: cannot read {path}: {error.strerror or error}") from error
+
+
+def _demo_parameter() -> inspect.Parameter:
+    argument = typer.Argument(metavar="DEMO", help=DEMO_HELP)
+    return inspect.Parameter("demo", inspect.Parameter.KEYWORD_ONLY, default=argument, annotation=str)
+
+
+def _level_parameter(panel: str) -> inspect.Parameter:
+    text = with_default(f"How much is logged: {', '.join(LEVELS)}.", "info")
+    return parameter("log_level", str, "info", "--log-level", text, rich_help_panel=panel, metavar="LEVEL")
+
+
+def _checked_level(level: str) -> str:
+    if level.lower() not in LEVELS:
+        raise CommandError(f"--log-level must be one of {', '.join(LEVELS)}, got {level!r}")
+    return level.lower()

@@ -1,0 +1,21 @@
+"""Engines without a server: runs from control logs, comparisons of films, capacity."""
+
+from .capacity import CapacityPoint, measure_capacity
+from .compare import FilmDifference, compare_films
+from .plot import draw_capacity
+from .quality import psnr, ssim
+from .replay import Replay
+from .session import OfflineSession, RunFailed
+
+__all__ = [
+    "CapacityPoint",
+    "FilmDifference",
+    "OfflineSession",
+    "Replay",
+    "RunFailed",
+    "compare_films",
+    "draw_capacity",
+    "measure_capacity",
+    "psnr",
+    "ssim",
+]

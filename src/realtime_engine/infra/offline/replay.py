@@ -1,0 +1,161 @@
+"""From the lines of a control log to the messages that the engine got."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from ...core.clock import Wakeup
+from ...core.errors import describe
+from ...core.messages import Action, Attach, InboxMsg, Reset
+from ..control_log import ControlLog, Entry, LogError
+from ..controls.fields import StagedFields
+from ..controls.parsing import MessageRefused, parse_message
+from ..controls.schema import PresentedMessage
+from ..controls.state import ControlState
+from ..demo import Demo
+from ..video_input import VideoBuffer
+
+_log = logging.getLogger(__name__)
+
+_SILENT = ("end", "ping", "presented")
+
+
+class Replay:
+    """Tells one session of an engine what a log says. For one thread.
+
+    Nothing expires by time here: what was let go of for want of messages stands in the log as ``release``.
+
+    Args:
+        log: the log; one without ``attach`` begins with ``fields``.
+        fields: typed fields, as a client would send them. They take the place of those that the log begins with.
+
+    Raises:
+        ValueError: fields that the demo refuses, or lacks.
+        LogError: the same, of the log.
+    """
+
+    def __init__(
+        self, demo: Demo, log: ControlLog, session_id: str, *, rate_hz: float, fields: Mapping[str, Any] | None = None
+    ) -> None:
+        self._demo = demo
+        self._session_id = session_id
+        self._rate_hz = rate_hz
+        self._entries = deque(log.entries)
+        if not any(entry.kind == "attach" for entry in self._entries):
+            self._entries.extendleft((Entry(0.0, {"type": "act"}, 0), Entry(0.0, {"type": "attach"}, 0)))
+        begin = next(entry for entry in self._entries if entry.kind == "attach")
+        try:
+            self._state = ControlState(demo.controls, _NoTime(), drawn=begin.message.get("drawn"))
+        except (ValidationError, TypeError, ValueError) as error:
+            raise LogError(f"line {begin.line}: drawn: {describe(error)}") from error
+        self._staged: StagedFields | None = None
+        taken = demo.takes_video
+        self._video = None if taken is None else VideoBuffer(taken, _nothing)
+        given = {**begin.message.get("fields", {}), **(fields or {})}
+        self._set_fields(given)
+        missing = demo.missing_context(self._state.window().fields)
+        if missing:
+            raise ValueError(f"demo {demo.name!r} cannot begin without {', '.join(missing)}")
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """All typed fields as they are now."""
+        return self._state.window().field_values
+
+    def due(self, next_chunk: int, emitted: int) -> list[InboxMsg]:
+        """What the engine is told before the next step, and was not told before.
+
+        Args:
+            next_chunk: number of the chunk that the step begins.
+            emitted: how many chunks are out. A pipelined engine has begun more; a reset does away with those.
+        """
+        messages: list[InboxMsg] = []
+        while self._entries:
+            entry = self._entries[0]
+            first = entry.first_chunk(self._rate_hz)
+            if first > (emitted if entry.kind == "reset" else next_chunk):
+                break
+            self._entries.popleft()
+            messages += self._obey(entry)
+        return messages
+
+    def _obey(self, entry: Entry) -> list[InboxMsg]:
+        kind, message = entry.kind, entry.message
+        if kind in _SILENT:
+            return []
+        if kind == "attach":
+            return [Attach(self._session_id, self._context(self._state.window().fields))]
+        if kind == "reset":
+            self._staged = self._stage(message.get("fields", {}), entry)
+            return [Reset(self._session_id, self._context(self._state.window(self._staged).fields))]
+        if kind == "begun":
+            self._begin_anew(accepted=message.get("accepted") is not False)
+        elif kind == "release":
+            self._state.release_all()
+        elif kind != "act":
+            self._apply(entry)
+        return self._act()
+
+    def _apply(self, entry: Entry) -> None:
+        try:
+            message = parse_message(entry.message)
+            if not isinstance(message, PresentedMessage):
+                self._state.apply(message)
+        except MessageRefused as refusal:
+            raise LogError(f"line {entry.line}: demo {self._demo.name!r} refuses it: {refusal}") from refusal
+
+    def _begin_anew(self, accepted: bool) -> None:
+        staged, self._staged = self._staged, None
+        if accepted and staged is not None:
+            self._state.update_fields(staged.given)  # what a later message rules out was left out when served, too
+
+    def _act(self) -> list[InboxMsg]:
+        window = self._state.window(self._staged)
+        if self._video is not None:
+            window = replace(window, video=self._video.window)
+        try:
+            conditioning = self._demo.to_conditioning(window)
+        except Exception as error:  # the demo's own code may raise anything; the server goes on, too
+            _log.warning("the demo could not use an input: %s", describe(error))
+            return []
+        return [Action(self._session_id, conditioning, self._state.take_edges(), window.action_id)]
+
+    def _context(self, fields: Any) -> Mapping[str, Any]:
+        return self._demo.attach_context(fields)
+
+    def _set_fields(self, values: Mapping[str, Any]) -> None:
+        try:
+            self._state.stage_fields(values)
+        except MessageRefused as refusal:
+            problems = "; ".join(f"{problem.field}: {problem.detail}" for problem in refusal.problems)
+            raise ValueError(f"demo {self._demo.name!r} refuses fields: {problems}") from refusal
+        self._state.update_fields(values)
+
+    def _stage(self, values: Mapping[str, Any], entry: Entry) -> StagedFields:
+        try:
+            return self._state.stage_fields(values)
+        except MessageRefused as refusal:
+            raise LogError(f"line {entry.line}: fields: {refusal}") from refusal
+
+
+class _NoTime:
+    """A clock that stands still: nothing that is held expires."""
+
+    def now_ns(self) -> int:
+        return 0
+
+    def wait(self, wakeup: Wakeup, until_ns: int | None) -> None:
+        wakeup.wait()
+
+    def give_way(self) -> None:
+        """Nothing: nobody waits."""
+
+
+def _nothing() -> None:
+    """Nobody sends video here."""

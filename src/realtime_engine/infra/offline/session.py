@@ -1,0 +1,155 @@
+"""One session of an engine, stepped as fast as it goes, on the caller's thread."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any
+
+from ...core.clock import MONOTONIC
+from ...core.contract import RealtimeInterface, SessionInit
+from ...core.errors import AdmissionError, describe
+from ...core.hooks import call_hook
+from ...core.loglimit import LogLimiter
+from ...core.messages import Action, Attach, Chunk, InboxMsg, Reset
+from ...core.monitor import ServeMonitor
+from ...core.session import Applied, Session
+from ...core.stepper import Outcome, Stepper
+from .replay import Replay
+
+_log = logging.getLogger(__name__)
+
+_MOST_FAILURES = 10  # in a row, as when served
+_MOST_SILENCE_S = 60.0
+_NAP_S = 0.001
+
+
+class RunFailed(RuntimeError):
+    """The engine did not take the session, or gave it up."""
+
+
+class OfflineSession:
+    """Drives Level 1 of the engine contract, which every engine answers, as the serve loop does, but for the clock: a
+    step begins when the last one has ended. A context manager: the session is detached at the end, and an engine that
+    has a ``close`` is closed.
+
+    The chunks are those of a served session that was told the same before the same chunks, as far as the model is a
+    function of that.
+    """
+
+    def __init__(self, engine: RealtimeInterface, session_id: str = "offline") -> None:
+        self._engine = engine
+        self._id = session_id
+        self._sessions: dict[str, Session] = {}
+        self._chunks: list[Chunk] = []
+        self._begun = self._emitted = self._failures = 0
+        self.manifest = call_hook(engine.manifest)
+        self._depth = self.manifest.pipeline_depth_chunks
+        self._stepper = Stepper(
+            engine,
+            self._sessions,
+            depth=self._depth,
+            clock=MONOTONIC,
+            monitor=ServeMonitor(),
+            log=LogLimiter(_log, MONOTONIC),
+            emit=self._chunks.extend,
+            leaving=lambda session: False,
+            interrupted=lambda: False,
+        )
+
+    def __enter__(self) -> OfflineSession:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, traceback: TracebackType | None) -> None:
+        self.close()
+
+    def play(self, replay: Replay, chunks: int) -> Iterator[Chunk]:
+        """The first ``chunks`` chunks, each when it is made.
+
+        Raises:
+            RunFailed: the engine refused the session, failed ten times in a row, or gave nothing for a minute.
+        """
+        heard = time.monotonic()
+        while self._emitted < chunks:
+            begun = min(self._begun, self._emitted + self._depth - 1)
+            for message in replay.due(begun, self._emitted):
+                self._apply(message)
+            made = self._step()
+            if made:
+                heard = time.monotonic()
+            elif time.monotonic() - heard > _MOST_SILENCE_S:
+                raise RunFailed(f"the engine has made no chunk for {_MOST_SILENCE_S:g} s")
+            elif self._begun >= self._depth:
+                time.sleep(_NAP_S)  # it waits for something of its own, such as an encode
+            for chunk in made:
+                self._emitted += 1
+                if chunk.seq < chunks:
+                    yield chunk
+
+    def close(self) -> None:
+        """Let go of the session, and of the engine."""
+        if self._sessions:
+            self._sessions.clear()
+            call_hook(self._engine.detach, self._id)
+        close = getattr(self._engine, "close", None)
+        if callable(close):
+            close()
+
+    def _apply(self, message: InboxMsg) -> None:
+        if isinstance(message, Attach):
+            self._attach(SessionInit(self._id, message.context))
+            self._sessions[self._id] = Session(self._id, message.context, epoch=1, seq=0)
+        elif isinstance(message, Reset):
+            self._reset(SessionInit(self._id, message.context))
+        elif isinstance(message, Action) and self._id in self._sessions:
+            applied = Applied(message.action_id, MONOTONIC.now_ns())
+            self._sessions[self._id].apply(message.conditioning, tuple(message.events), applied)
+
+    def _attach(self, init: SessionInit) -> None:
+        try:
+            call_hook(self._engine.attach, init)
+        except Exception as error:
+            raise RunFailed(f"the engine refuses the session: {describe(error)}") from error
+
+    def _reset(self, init: SessionInit) -> None:
+        session = self._sessions[self._id]
+        reset = getattr(self._engine, "reset", None)
+        try:
+            if callable(reset):
+                call_hook(reset, init)
+            else:
+                call_hook(self._engine.detach, self._id)
+                call_hook(self._engine.attach, init)
+        except AdmissionError as error:
+            if callable(reset):  # then nothing has changed
+                _log.warning("the engine refuses a reset: %s", describe(error))
+                return
+            raise RunFailed(f"the engine does not take the session back: {describe(error)}") from error
+        except Exception as error:
+            raise RunFailed(f"the engine failed in a reset: {describe(error)}") from error
+        session.begin_epoch(init.context, session.epoch + 1)
+        self._begun = self._emitted  # what the pipeline held of the old epoch is gone
+
+    def _step(self) -> list[Chunk]:
+        due = {session.session_id: session.take_conditioning() for session in self._sessions.values()}
+        outcome = Outcome()
+        self._begun += 1
+        self._stepper.step(due, outcome)
+        self._stepper.finalize(outcome)
+        made, self._chunks[:] = list(self._chunks), ()
+        self._judge(outcome)
+        return made
+
+    def _judge(self, outcome: Outcome) -> None:
+        error: Any = outcome.failures.get(self._id)
+        if error is None:
+            self._failures = 0
+            return
+        if isinstance(error, KeyboardInterrupt):
+            raise error
+        self._failures += 1
+        _log.warning("a step failed: %s", describe(error))
+        if self._failures >= _MOST_FAILURES:
+            raise RunFailed(f"the engine has failed {_MOST_FAILURES} times in a row: {describe(error)}") from error
