@@ -111,7 +111,7 @@ async def test_after_a_blackout_comes_a_keyframe_and_nothing_of_what_has_passed(
             pass
     assert now() > dark_ends
     assert wire.stats.losses == {Loss.UNSERVED: 1}
-    assert again < 10  # 40 pictures were lost
+    assert again < 25  # 40 pictures were lost; a large one takes several datagrams
 
 
 async def test_a_lost_packet_is_sent_again_and_nothing_else_happens(source: FakeSource, wire: Wire) -> None:
