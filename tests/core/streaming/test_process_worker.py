@@ -226,3 +226,18 @@ def test_a_program_that_forgets_to_close_ends_without_a_word(tmp_path: Path, las
 
 def test_a_program_that_is_killed_takes_its_worker_along_and_leaves_nothing(tmp_path: Path) -> None:
     assert run_program(tmp_path, "os.kill(os.getpid(), signal.SIGKILL)") == (-signal.SIGKILL, "", [])
+
+
+def test_a_program_that_comes_from_standard_input_has_workers_too() -> None:
+    root = Path(__file__).parents[3]
+    paths = {"PYTHONPATH": os.pathsep.join((str(root), str(root / "src")))}
+    program = subprocess.run(
+        [sys.executable, "-W", "error", "-"],
+        input=PROGRAM.format(last="worker.close(); print(__file__)"),
+        env={**os.environ, **paths},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert (program.returncode, program.stdout, program.stderr) == (0, "<stdin>\n", "")

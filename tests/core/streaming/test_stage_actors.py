@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from realtime_engine.core.streaming import stage_actors
 from realtime_engine.core.streaming.actor import StreamingActorState
 from realtime_engine.core.streaming.errors import StreamingActorFailedError
 from realtime_engine.core.streaming.graph import PipelineGraph
+from realtime_engine.core.streaming.local_actor import LocalStageActor
 from realtime_engine.core.streaming.stage_actors import StageActors
 from realtime_engine.core.streaming.work import ActorLane
 
@@ -148,3 +150,16 @@ def test_a_class_is_a_factory() -> None:
 def test_actors_are_a_mapping(actors: Any) -> None:
     with pytest.raises(ValueError, match="actors must be a mapping"):
         StageActors(GRAPH, actors)
+
+
+def test_who_ends_at_once_is_not_late_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage_actors, "_GRACE_S", 0.5)  # as a loaded machine needs
+    gate = threading.Event()
+
+    class Stuck(ManualActor):
+        def close(self) -> None:
+            gate.wait()
+
+    made = {name: Stuck({}) if name == "encode" else LocalStageActor(lambda _: {}) for name in GRAPH.index}
+    assert StageActors(GRAPH, made).close(lambda: 0.0) == ["encode"]
+    gate.set()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import multiprocessing
 import os
 import pickle
 import secrets
 import shutil
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import wait
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
@@ -78,7 +80,7 @@ class ProcessWorker:
             target=run_worker, args=(theirs, *self._segments.names, made), name=name, daemon=True
         )
         try:
-            with theirs:
+            with theirs, _no_program_from_stdin():
                 self._process.start()
             self._await_object(start_timeout)
         except BaseException:
@@ -209,6 +211,21 @@ class ProcessWorker:
             self._process.join(_DEATH_PATIENCE_S)
         self._connection.close()
         self._segments.close()
+
+
+@contextlib.contextmanager
+def _no_program_from_stdin() -> Iterator[None]:
+    """Hide that a program was read from standard input: the child would look for a file of that name to import."""
+    program = sys.modules["__main__"]
+    path = getattr(program, "__file__", None)
+    if path != "<stdin>":
+        yield
+        return
+    del program.__file__
+    try:
+        yield
+    finally:
+        program.__file__ = path
 
 
 class _NotInTime(Exception):

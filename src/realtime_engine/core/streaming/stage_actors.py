@@ -9,11 +9,14 @@ from typing import TypeAlias, cast
 
 from ..errors import describe, reraise_interrupt
 from .actor import StreamingActorHealth, StreamingActorState, StreamingStageActor
+from .deadline import Deadline
 from .errors import StreamingActorFailedError
 from .graph import PipelineGraph
 from .work import ActorLane
 
 logger = logging.getLogger(__name__)
+
+_GRACE_S = 0.05  # for actors that end at once, when others have used up the time
 
 ActorFactory: TypeAlias = Callable[[], StreamingStageActor]
 
@@ -106,8 +109,9 @@ class StageActors:
         ]
         for thread in threads:
             thread.start()
+        grace = Deadline(_GRACE_S)
         for thread in threads:
-            thread.join(deadline_s())
+            thread.join(max(deadline_s(), grace.remaining()))
         return [stage_id for stage_id, thread in zip(self.stage_ids, threads, strict=True) if thread.is_alive()]
 
 
