@@ -86,7 +86,7 @@ def test_defaults_of_the_server_and_of_a_demo_are_shown_alike() -> None:
 
 
 def test_flags_reach_the_configuration() -> None:
-    arguments = ["--host", "0.0.0.0", "--port", "81", "--open", "--idle-timeout", "5", "--bitrate", "9000"]
+    arguments = ["--host", "0.0.0.0", "--port", "81", "--open", "--idle-timeout", "5", "--bitrate", "90000"]
     arguments += ["--ice-server", "stun:a.example", "--ice-server", "turn:b.example,me,secret"]
     arguments += ["--ice-server", "turn:c.example", "--turn-secret", "north", "--relay-only"]
     arguments += ["--udp-ports", "50000-50100", "--public-address", "203.0.113.5"]
@@ -96,7 +96,7 @@ def test_flags_reach_the_configuration() -> None:
         port=81,
         open=True,
         idle_timeout_s=5.0,
-        bitrate=9000,
+        bitrate=90000,
         encoder="software",
         ice_servers=(
             IceServer("stun:a.example"),

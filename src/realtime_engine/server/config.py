@@ -43,7 +43,7 @@ class ServerConfig:
         viewer_grace_s: seconds without viewers after which a session is paused.
         media_age_budget_ms: greatest delay, in milliseconds, by which pacing may even out late chunks.
         jpeg_quality: 1 (small) to 100 (good), of MJPEG and single pictures.
-        bitrate: bits per second of WebRTC video; ``None`` lets the picture's size decide.
+        bitrate: bits per second of WebRTC video, 10 thousand to 250 million; ``None`` lets the picture's size decide.
         encoder: what makes H.264: ``auto`` (hardware that works, else software), ``software``, ``h264_nvenc``,
             ``h264_vaapi`` or ``h264_videotoolbox``.
         ice_servers: STUN and TURN servers, for viewers and for this side.
