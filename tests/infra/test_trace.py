@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from realtime_engine.infra.frame import FrameId
 from realtime_engine.infra.timing import FrameRecord
-from realtime_engine.infra.trace import chrome_trace
+from realtime_engine.infra.trace import chrome_trace, chrome_traces
 
 MS = 1_000_000
 REQUIRED = {"M": {"name", "pid", "tid", "args"}, "X": {"name", "cat", "ts", "dur", "pid", "tid", "args"}}
@@ -100,3 +100,14 @@ def test_whatever_frames_do_the_trace_can_be_read(frames: list[tuple[list[float]
         moments[9 - missing :] = [None] * missing
         records.append(record(seq, *moments, viewer=viewer, is_answer=is_answer))
     check(chrome_trace(records, "any"))
+
+
+def test_sessions_lie_under_each_other_and_share_nothing() -> None:
+    one = [record(seq, *range(20 * seq, 20 * seq + 9)) for seq in range(3)]
+    other = [record(seq, *range(20 * seq + 5, 20 * seq + 14), viewer="w") for seq in range(3)]
+    phases = check(chrome_traces({"a": one, "b": other, "c": []}))
+    names = {event["args"]["name"]: event["pid"] for event in phases["M"] if event["name"] == "process_name"}
+    assert set(names) == {"a: server", "b: server", "c: server", "viewer by webrtc v", "viewer by webrtc w"}
+    assert len(set(names.values())) == len(names)
+    alone = [check(chrome_trace(records, "s"))["X"] for records in (one, other)]
+    assert len(phases["X"]) == sum(map(len, alone))

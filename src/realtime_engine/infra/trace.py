@@ -1,4 +1,4 @@
-"""One session's frames as a trace in the JSON format of Chrome (Trace Event Format), which ui.perfetto.dev opens.
+"""The frames of sessions as a trace in the JSON format of Chrome (Trace Event Format), which ui.perfetto.dev opens.
 
 Each stage has a track of its own; where two frames are in one stage at once, the later one is drawn on a further track.
 Arrows lead from an input through the stages of the first frame that shows it to its presentation, and likewise from the
@@ -7,12 +7,12 @@ step of every other frame.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .timing import PATH, FrameRecord, Milestone, Stage
 
-_SERVER = 1  # process that holds the stages of the server; viewers come after it
+_FLOWS = 1 << 20  # numbers of arrows that are set aside for a session
 _SHARED = PATH[: [stage.name for stage in PATH].index("send")]  # stages that viewers of one encode have in common
 _LANES = 64  # numbers of tracks that are set aside for a stage
 _LEAST_US = 1.0  # what is shorter is drawn so long, or no arrow could begin or end there
@@ -30,10 +30,22 @@ def chrome_trace(records: Iterable[FrameRecord], title: str) -> dict[str, Any]:
     Returns:
         An object for ``json.dumps``, with ``traceEvents``. Times are microseconds of the server's monotonic clock.
     """
-    board = _Board(title)
-    for number, record in enumerate(sorted(records, key=_begin_ns)):
-        board.draw(record, number)
-    return {"displayTimeUnit": "ms", "traceEvents": board.events()}
+    return chrome_traces({title: records})
+
+
+def chrome_traces(sessions: Mapping[str, Iterable[FrameRecord]]) -> dict[str, Any]:
+    """As :func:`chrome_trace`, of several sessions under each other: what each is called, and its frames."""
+    events: list[Event] = []
+    process = 1
+    for index, (title, records) in enumerate(sessions.items()):
+        board = _Board(title, process)
+        for number, record in enumerate(sorted(records, key=_begin_ns), 1 + index * _FLOWS):
+            board.draw(record, number)
+        events += board.events()
+        process = board.next_process
+    names = [event for event in events if event["ph"] == "M"]
+    drawn = sorted((event for event in events if event["ph"] != "M"), key=lambda event: event["ts"])
+    return {"displayTimeUnit": "ms", "traceEvents": names + drawn}
 
 
 def _begin_ns(record: FrameRecord) -> int:
@@ -41,22 +53,29 @@ def _begin_ns(record: FrameRecord) -> int:
 
 
 class _Board:
-    def __init__(self, title: str) -> None:
+    """One session's. Its first process holds the stages of the server; viewers come after it."""
+
+    def __init__(self, title: str, server: int) -> None:
+        self._server = server
         self._processes: dict[tuple[str, str | None], int] = {}
         self._tracks: dict[tuple[int, int], list[float]] = {}  # process, stage -> end of the last slice of each lane
         self._drawn: dict[tuple[object, ...], Event] = {}
-        self._names: list[Event] = [_name("process_name", _SERVER, 0, f"{title}: server")]
+        self._names: list[Event] = [_name("process_name", server, 0, f"{title}: server")]
         self._events: list[Event] = []
 
+    @property
+    def next_process(self) -> int:
+        return self._server + 1 + len(self._processes)
+
     def events(self) -> list[Event]:
-        return self._names + sorted(self._events, key=lambda event: event["ts"])
+        return self._names + self._events
 
     def draw(self, record: FrameRecord, number: int) -> None:
         slices = [self._slice(record, stage) for stage in PATH if record.span(stage)]
         for index, drawn in enumerate(slices if len(slices) > 1 else ()):
             phase = "s" if index == 0 else "f" if index == len(slices) - 1 else "t"
             flow = {key: drawn[key] for key in ("pid", "tid", "ts")}
-            flow |= {"ph": phase, "id": number + 1, "name": "input" if record.is_answer else "frame", "cat": "flow"}
+            flow |= {"ph": phase, "id": number, "name": "input" if record.is_answer else "frame", "cat": "flow"}
             self._events.append(flow | {"bp": "e"} if phase == "f" else flow)
 
     def _slice(self, record: FrameRecord, stage: Stage) -> Event:
@@ -65,7 +84,7 @@ class _Board:
         assert span is not None
         identity = record.id
         frame = (identity.epoch, identity.seq, identity.frame_index)
-        process = _SERVER if stage in _SHARED else self._process(record)
+        process = self._server if stage in _SHARED else self._process(record)
         known = (process, stage.name, *frame, *span)
         if known not in self._drawn:
             begin_us, duration_us = span[0] / 1e3, max((span[1] - span[0]) / 1e3, _LEAST_US)
@@ -82,7 +101,7 @@ class _Board:
     def _process(self, record: FrameRecord) -> int:
         key = (record.transport, record.viewer)
         if key not in self._processes:
-            process = self._processes[key] = _SERVER + 1 + len(self._processes)
+            process = self._processes[key] = self.next_process
             name = f"viewer by {record.transport}" + (f" {record.viewer}" if record.viewer else "")
             self._names.append(_name("process_name", process, 0, name))
         return self._processes[key]

@@ -123,3 +123,13 @@ async def test_a_trace_is_for_the_owner_and_bounded() -> None:
         answer = await place.request("GET", "trace", params={"seconds": "60"})
         assert answer.status_code == 200 and answer.headers["content-disposition"].startswith("attachment")
         assert all(event["ph"] == "M" for event in answer.json()["traceEvents"])
+
+
+async def test_the_trace_of_all_has_each_session_and_asks_for_the_servers_token() -> None:
+    async with in_process(token="a-long-token") as served:
+        assert (await served.client.get("/api/trace")).status_code == 401
+        served.client.headers["Authorization"] = "Bearer a-long-token"
+        places = [await served.take() for _ in range(2)]
+        answer = await served.client.get("/api/trace?seconds=5")
+        names = {event["args"]["name"] for event in answer.json()["traceEvents"] if event["name"] == "process_name"}
+        assert names == {f"session {place.id}: server" for place in places}

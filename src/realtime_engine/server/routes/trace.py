@@ -6,12 +6,14 @@ import asyncio
 import json
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from ...core.clock import MONOTONIC, NS_PER_S
 from ...infra.timing import FrameRecord
-from ...infra.trace import chrome_trace
+from ...infra.trace import chrome_traces
+from ..runtime import runtime_of
+from ..security import check_access
 from .sessions import Owned
 
 router = APIRouter(tags=["sessions"])
@@ -19,15 +21,35 @@ router = APIRouter(tags=["sessions"])
 MOST_S = 60.0
 
 
+Seconds = Annotated[float, Query(gt=0, le=MOST_S)]
+
+
 @router.get("/sessions/{session_id}/trace", response_class=Response)
-async def trace(session: Owned, seconds: Annotated[float, Query(gt=0, le=MOST_S)] = 10.0) -> Response:
+async def trace(session: Owned, seconds: Seconds = 10.0) -> Response:
     """The last seconds as a Chrome trace (JSON) for ui.perfetto.dev: what the session's viewers were sent, and when."""
-    records = session.joiner.records(MONOTONIC.now_ns() - round(seconds * NS_PER_S))
-    headers = {"Content-Disposition": f'attachment; filename="trace-{session.id}.json"', "Cache-Control": "no-store"}
-    text = await asyncio.to_thread(_draw, records, session.id)
+    return await _answer({f"session {session.id}": session.joiner.records(_since_ns(seconds))}, session.id)
+
+
+@router.get("/trace", response_class=Response)
+async def trace_of_all(request: Request, seconds: Seconds = 10.0) -> Response:
+    """As the trace of a session, of all that live now; for who may see the server's metrics."""
+    runtime = runtime_of(request)
+    check_access(request, runtime.config.token)
+    since_ns = _since_ns(seconds)
+    records = {f"session {session.id}": session.joiner.records(since_ns) for session in runtime.sessions.all()}
+    return await _answer(records, "all")
+
+
+def _since_ns(seconds: float) -> int:
+    return MONOTONIC.now_ns() - round(seconds * NS_PER_S)
+
+
+async def _answer(records: dict[str, list[FrameRecord]], name: str) -> Response:
+    headers = {"Content-Disposition": f'attachment; filename="trace-{name}.json"', "Cache-Control": "no-store"}
+    text = await asyncio.to_thread(_draw, records)
     return Response(text, headers=headers, media_type="application/json")
 
 
-def _draw(records: list[FrameRecord], session_id: str) -> str:
+def _draw(records: dict[str, list[FrameRecord]]) -> str:
     """Takes too long for the event loop."""
-    return json.dumps(chrome_trace(records, f"session {session_id}"), separators=(",", ":"))
+    return json.dumps(chrome_traces(records), separators=(",", ":"))
