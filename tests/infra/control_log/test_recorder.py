@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import stat
@@ -108,6 +109,26 @@ def test_a_session_that_failed_for_good_ends_its_log(tmp_path: Path) -> None:
     scene.outbox.put_nowait(Failed("s", "oh", fatal=True))
     scene.say(1)
     scene.chunk(1, MONOTONIC.now_ns())
+    assert scene.lines() == [("end", 1, None)]
+
+
+def test_a_log_that_is_let_go_of_at_the_last_word_has_its_end(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    reader = scene.outbox.session("s")
+    scene.chunk(0, None)
+    took = scene.recorder.took
+
+    def hear(item: Any) -> None:
+        with pytest.raises(asyncio.QueueEmpty):  # nobody may read it before the log has it
+            reader.get_nowait()
+        took(item)
+
+    assert isinstance(reader.get_nowait(), Chunk)
+    scene.recorder.took = hear  # type: ignore[method-assign]
+    scene.outbox.put_nowait(Detached("s"))
+    assert isinstance(reader.get_nowait(), Detached)
+    scene.recorder.forget("s")
+    scene.recorder.forget("s")
     assert scene.lines() == [("end", 1, None)]
 
 

@@ -89,7 +89,7 @@ class SessionLog:
         self.noted("begun", accepted=accepted)
 
     def took(self, item: OutboxItem) -> None:
-        """The engine has put something out."""
+        """The engine is putting something out."""
         with self._lock:
             if isinstance(item, Chunk):
                 self._count(item)
@@ -97,6 +97,11 @@ class SessionLog:
                 self._settle_resets(everything=False)
             elif isinstance(item, Detached) or (isinstance(item, Failed) and item.fatal):
                 self._end()
+
+    def close(self) -> None:
+        """Nothing more is written. Idempotent."""
+        with self._lock:
+            self._close()
 
     def _note(self, message: Mapping[str, Any], since_ns: float) -> None:
         if self._writer is None:
@@ -193,14 +198,16 @@ class ControlRecorder:
         return _HeardOutbox(self, maxsize)
 
     def took(self, item: OutboxItem) -> None:
-        """The engine has put something out."""
+        """The engine is putting something out."""
         log = self._logs.get(item.session_id)
         if log is not None:
             log.took(item)
 
     def forget(self, session_id: str) -> None:
-        """The session is over."""
-        self._logs.pop(session_id, None)
+        """The session is over, whether the engine has said so or not."""
+        log = self._logs.pop(session_id, None)
+        if log is not None:
+            log.close()
 
     def close(self) -> None:
         """Write what waits to be written, for a second at most."""
@@ -214,6 +221,6 @@ class _HeardOutbox(Outbox):
 
     def put_many(self, items: Iterable[OutboxItem]) -> None:
         items = tuple(items)
-        super().put_many(items)
-        for item in items:
+        for item in items:  # first, for whoever reads a session's last word lets go of its log
             self._recorder.took(item)
+        super().put_many(items)
