@@ -50,3 +50,24 @@ async def test_a_close_at_any_moment_leaves_no_task_behind(turns: int) -> None:
     if left:
         await asyncio.wait(left, timeout=1)
     assert not asyncio.all_tasks() - before and not stumbled
+
+
+async def test_a_cancellation_that_gets_lost_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def connect(self: RTCPeerConnection) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            lost.set()  # as on the way through aioice, which goes on to wait for the peer
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    monkeypatch.setattr(RTCPeerConnection, "_RTCPeerConnection__connect", connect)
+    connection = Connection(RTCConfiguration(iceServers=[]))
+    connecting = asyncio.ensure_future(connection._RTCPeerConnection__connect())  # type: ignore[attr-defined]
+    await asyncio.sleep(0)
+    await connection.close()
+    assert lost.is_set() and cancelled.is_set() and connecting.cancelled()

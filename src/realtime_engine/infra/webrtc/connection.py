@@ -10,6 +10,7 @@ from aiortc import RTCConfiguration, RTCPeerConnection
 
 logger = logging.getLogger(__name__)
 
+_TRIES, _TRY_S = 40, 0.05
 _CONNECT = "_RTCPeerConnection__connect"  # unchanged from aiortc 1.9 to 1.16
 
 
@@ -42,7 +43,10 @@ class Connection(RTCPeerConnection):
     async def close(self) -> None:
         """End it. May be called again."""
         tasks = self._connecting - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for _ in range(_TRIES):  # on its way through aioice a cancellation can get lost, and it would wait for a peer
+            if not tasks:
+                break
+            for task in tasks:
+                task.cancel()
+            _, tasks = await asyncio.wait(tasks, timeout=_TRY_S)
         await super().close()
