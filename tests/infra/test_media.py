@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from realtime_engine.infra.media import LAYOUTS, VALUE_RANGES, to_frames
+from realtime_engine.infra.media import LAYOUTS, VALUE_RANGES, guess_format, to_frames
 
 SIZES = {"b": 1, "v": 2, "t": 3, "h": 4, "w": 5}
 
@@ -163,7 +163,7 @@ FLOATS = np.zeros((2, 4, 5, 3), np.float32)
         (BYTES, "wxyz", "uint8", ["'wxyz'", "bvtchw"]),
         (BYTES, "thwc", "zero_two", ["'zero_two'", "minus_one_one"]),
         (BYTES, "hwc", "uint8", ["(2, 4, 5, 3)", "uint8", "3 axes", "'hwc'"]),
-        (BYTES.swapaxes(1, 2), "tchw", "uint8", ["(2, 5, 4, 3)", "axis 1"]),
+        (BYTES.swapaxes(1, 2), "tchw", "uint8", ["(2, 5, 4, 3)", "axis 1", "is it 'thwc'?"]),
         (np.zeros((2, 4, 5, 2), np.uint8), "thwc", "uint8", ["(2, 4, 5, 2)", "3 channels", "axis 3"]),
         (FLOATS, "thwc", "uint8", ["float32", "dtype uint8", "'zero_one'"]),
         (BYTES, "thwc", "zero_one", ["uint8", "floating-point", "declare the range 'uint8'"]),
@@ -177,5 +177,34 @@ FLOATS = np.zeros((2, 4, 5, 3), np.float32)
 def test_what_does_not_fit_is_told_apart(output: np.ndarray, layout: str, value_range: str, words: list[str]) -> None:
     with pytest.raises(ValueError) as caught:
         to_frames(output, layout, value_range)
+    for word in words:
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize("channels", [3, 4])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_layout_that_can_be_no_other_is_guessed(layout: str, channels: int) -> None:
+    shape = tuple((SIZES | {"c": channels, "h": 6, "w": 8, "t": 5})[axis] for axis in layout)
+    assert guess_format(np.zeros(shape, np.uint8)) == (layout, "uint8")
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "words"),
+    [
+        ((3, 8, 3), "uint8", ["hwc and chw fit", "say which"]),
+        ((2, 3, 8, 3), "uint8", ["thwc and tchw fit"]),
+        ((2, 4, 8, 3), "uint8", ["thwc and tchw fit"]),
+        ((8, 8), "uint8", ["none fits"]),
+        ((2, 1, 8, 8), "uint8", ["none fits"]),
+        ((2, 3, 5, 8, 8), "uint8", ["none fits"]),
+        ((0, 8, 3), "uint8", ["none fits"]),
+        ((8, 8, 3), "float32", ["value range", "'zero_one' or 'minus_one_one'"]),
+        ((8, 8, 3), "float16", ["value range", "'zero_one' or 'minus_one_one'"]),
+        ((8, 8, 3), "int64", ["value range", "convert"]),
+    ],
+)
+def test_nothing_is_guessed_that_could_be_otherwise(shape: tuple[int, ...], dtype: str, words: list[str]) -> None:
+    with pytest.raises(ValueError) as caught:
+        guess_format(np.zeros(shape, dtype))
     for word in words:
         assert word in str(caught.value)

@@ -87,8 +87,9 @@ def test_odd_sides_grow_by_one(tmp_path: Path, height: int, width: int) -> None:
     pictures = film(3, height, width)
     write(tmp_path / "film.mp4", pictures)
     back = planes(tmp_path / "film.mp4")[0]
-    assert back.shape == ((height + height % 2) * 3 // 2, width + width % 2)
-    assert psnr(back, to_i420(pictures[0])) >= 40
+    rows = height + height % 2
+    assert back.shape == (rows * 3 // 2, width + width % 2)
+    assert psnr(back[:rows], to_i420(pictures[0])[:rows]) >= 40
 
 
 def test_the_index_is_in_front(tmp_path: Path) -> None:

@@ -29,7 +29,8 @@ def to_frames(output: Any, layout: str = "thwc", value_range: str = "uint8") -> 
     to ``output`` any more.
 
     Args:
-        output: array, nested sequence, or a tensor with ``detach()``, ``cpu()`` and ``numpy()``.
+        output: array, nested sequence, or a tensor with ``detach()``, ``cpu()`` and ``numpy()``, which is copied to the
+            host if it is elsewhere; bfloat16 goes by way of float32.
         layout: one of ``hwc chw thwc tchw bcthw bvtchw``.
         value_range: one of ``uint8 zero_one minus_one_one``.
 
@@ -46,6 +47,37 @@ def to_frames(output: Any, layout: str = "thwc", value_range: str = "uint8") -> 
     )
     pixels = array if value_range == "uint8" else _quantise(array, value_range)
     return [_to_rgb(picture) for picture in _to_thwc(pixels, layout)]
+
+
+def guess_format(output: Any) -> tuple[str, str]:
+    """The layout and value range that an output can only have, for tools that meet arrays of unknown origin.
+
+    The batch axis is known by its size, 1; three and four channels count, grey does not.
+
+    Raises:
+        ValueError: more than one layout fits (a width or a height of 3, say), or none; or values that are not uint8,
+            since nothing tells ``zero_one`` from ``minus_one_one``.
+    """
+    shape, dtype = tuple(output.shape), str(output.dtype).removeprefix("torch.")
+    given = _Given(shape, dtype, dtype == "uint8", "float" in dtype)
+    fitting = _fitting(shape)
+    if len(fitting) != 1:
+        found = f"both {' and '.join(fitting)} fit" if fitting else "none fits"
+        raise given.mismatch(f"a shape of one layout out of {', '.join(LAYOUTS)}, but {found}; say which it is")
+    if not given.is_bytes:
+        raise given.mismatch(f"a value range beside the layout {fitting[0]!r}; {_hint(given)}")
+    return fitting[0], "uint8"
+
+
+def _fitting(shape: tuple[int, ...]) -> list[str]:
+    return [layout for layout in LAYOUTS if _may_be(shape, layout)]
+
+
+def _may_be(shape: tuple[int, ...], layout: str) -> bool:
+    if len(shape) != len(layout):
+        return False
+    size = dict(zip(layout, shape, strict=True))
+    return size["c"] in (3, 4) and size.get("b", 1) == 1 and 0 not in shape
 
 
 def check_tensor(torch: Any, tensor: Any, layout: str, value_range: str) -> None:
@@ -98,8 +130,9 @@ def _check_shape(given: _Given, layout: str) -> None:
         raise given.mismatch(f"{len(layout)} axes for layout {layout!r}")
     size = dict(zip(layout, given.shape, strict=True))
     if size["c"] not in _CHANNELS:
+        others = "".join(f"; is it {other!r}?" for other in _fitting(given.shape))
         raise given.mismatch(
-            f"3 channels (or 1 grey, or 4 with alpha) on axis {layout.index('c')} of layout {layout!r}"
+            f"3 channels (or 1 grey, or 4 with alpha) on axis {layout.index('c')} of layout {layout!r}{others}"
         )
     if size.get("b", 1) != 1:
         raise given.mismatch(f"a batch of 1 in layout {layout!r}: an output belongs to one session")

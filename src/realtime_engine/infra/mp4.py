@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .atomic_file import AtomicFile, check_free
-from .colour import to_i420
 from .extras import require
 
 _log = logging.getLogger(__name__)
 
 _ENCODER = "libx264"
 _SMPTE170M = 6  # BT.601 in the numbers of ITU-T H.273: players take unlabelled colour for BT.709
+_SWS_BT601 = 5  # the same in the numbers of swscale
 _LIMITED = 1
 _FRAGMENTS = "frag_keyframe+empty_moov+default_base_moof"
 
@@ -95,11 +95,7 @@ class Mp4Writer:
         with self._failing_whole():
             if self._container is None:
                 self._open(pixels.shape)
-            frame = self._av.VideoFrame.from_ndarray(to_i420(pixels), format="yuv420p")
-            frame.pts = self.frames
-            frame.time_base = 1 / self._fps
-            frame.colorspace, frame.color_range = _SMPTE170M, _LIMITED
-            self._container.mux(self._stream.encode(frame))
+            self._container.mux(self._stream.encode(self._frame(pixels)))
         self.frames += 1
 
     def close(self) -> None:
@@ -150,7 +146,7 @@ class Mp4Writer:
             try:
                 end()
             except self._av.FFmpegError as error:
-                _log.warning("%s ends early: %s", self.path, error)
+                _log.info("%s was not finished: %s", self.path, error)
         if self._container is None or self._atomic is not None:
             self._remove()
 
@@ -180,6 +176,18 @@ class Mp4Writer:
         context.colorspace = context.color_primaries = context.color_trc = _SMPTE170M
         context.color_range = _LIMITED
         self._stream = stream
+
+    def _frame(self, pixels: NDArray[np.uint8]) -> Any:
+        """In 4:2:0 by swscale, which takes the mean of colours: 3 dB finer than the fast way of live video."""
+        height, width = pixels.shape[:2]
+        if height % 2 or width % 2:
+            pixels = np.pad(pixels, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
+        rgb = self._av.VideoFrame.from_ndarray(np.ascontiguousarray(pixels), format="rgb24")
+        frame = rgb.reformat(format="yuv420p", dst_colorspace=_SWS_BT601, dst_color_range=_LIMITED)
+        frame.pts = self.frames
+        frame.time_base = 1 / self._fps
+        frame.colorspace, frame.color_range = _SMPTE170M, _LIMITED
+        return frame
 
     def _finish(self) -> None:
         try:

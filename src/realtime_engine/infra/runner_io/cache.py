@@ -212,6 +212,8 @@ def _check_url(url: str) -> None:
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         good = False
+    if good and "@" in parts.netloc:
+        raise InputError(_shown(url), "it has a user or password in it", "bring the file here yourself")
     if not good or re.search(r"[\x00-\x20\x7f-\uffff]", url):
         raise InputError(
             repr(url), "it is not an http or https URL", "give one, percent-encoded, or the path of a file"

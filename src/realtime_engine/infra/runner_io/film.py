@@ -17,6 +17,7 @@ from .images import MOST_PIXELS
 
 _UNSPECIFIED, _BT709 = 2, 1
 _HD_ROWS = 720
+_ACCURATE = 0x2 | 0x2000 | 0x40000  # swscale's bilinear, full_chroma_int, accurate_rnd: 4 to 10 dB finer
 _TONE_MAP = (
     "map it to SDR first: ffmpeg -i IN -vf zscale=t=linear:npl=100,tonemap=hable,zscale=p=709:t=709:m=709:r=tv,"
     "format=yuv420p OUT"
@@ -46,8 +47,8 @@ class Film:
         self.source = source
         self._av = av
         try:
-            self._container = av.open(file, container_options={"protocol_whitelist": "none"})
-        except av.FFmpegError as error:
+            self._container = av.open(file, container_options={"protocol_whitelist": "none"}, metadata_errors="replace")
+        except (av.FFmpegError, OSError) as error:
             raise InputError(
                 source, f"it is not a film, or its beginning or end is missing ({error.strerror})", "get it again"
             ) from error
@@ -64,21 +65,21 @@ class Film:
         Raises:
             InputError: it is broken, cut off, too large, HDR, turned by no right angle, or a picture has no time.
         """
-        count, broken = 0, False
+        count, broken, time = 0, False, None
         try:
             for packet in self._container.demux(self._stream):
                 broken = broken or packet.is_corrupt
                 for frame in packet.decode():
                     broken = broken or frame.is_corrupt
-                    yield self._time(frame), self._pixels(frame)
+                    time = self._time(frame, time)
+                    yield time, self._pixels(frame)
                     count += 1
         except self._av.FFmpegError as error:
             raise InputError(
                 self.source, f"it is broken after {count} frames ({error.strerror})", "get or export it again"
             ) from error
-        if count and (broken or count < self._stream.frames):
-            expected = f" of {self._stream.frames}" if self._stream.frames else ""
-            raise InputError(self.source, f"it is cut off after {count}{expected} frames", "get or export it again")
+        if broken:
+            raise InputError(self.source, f"it is broken or cut off within {count} frames", "get or export it again")
 
     def empty(self) -> InputError:
         """What to raise if there was no frame."""
@@ -111,19 +112,24 @@ class Film:
                 self.source, f"it is too large ({width} x {height})", f"scale it down to {MOST_PIXELS} pixels a frame"
             )
 
-    def _time(self, frame: Any) -> Fraction:
-        if frame.pts is None:
-            raise InputError(self.source, "a picture has no time", "put it into a container, such as MP4")
-        return Fraction(frame.pts * frame.time_base)
+    def _time(self, frame: Any, before: Fraction | None) -> Fraction:
+        """Containers without times of pictures (AVI, bare H.264) have a steady rate instead."""
+        if frame.pts is not None and self._container.format.name != "avi":
+            return Fraction(frame.pts * frame.time_base)
+        if self.rate is None:
+            raise InputError(self.source, "its pictures have no times", "put it into a container, such as MP4")
+        return Fraction(0) if before is None else before + 1 / self.rate
 
     def _pixels(self, frame: Any) -> NDArray[np.uint8]:
         self._check_size(frame.width, frame.height)
-        if int(frame.color_trc) in NAMES:
-            name = NAMES[int(frame.color_trc)]
+        name = NAMES.get(int(self._stream.codec_context.color_trc))
+        if name is not None:
             raise InputError(self.source, f"it is HDR ({name}), and models take SDR", _TONE_MAP)
         unlabelled = int(frame.colorspace) == _UNSPECIFIED and frame.height >= _HD_ROWS
         matrix = _BT709 if unlabelled else None  # what players assume too
-        rgb = frame.reformat(format="rgb24", src_colorspace=matrix).to_ndarray()
+        width = max(round(frame.width * (self._stream.sample_aspect_ratio or 1)), 1)  # of square pixels
+        self._check_size(width, frame.height)
+        rgb = frame.reformat(width, format="rgb24", src_colorspace=matrix, interpolation=_ACCURATE).to_ndarray()
         return np.ascontiguousarray(self._turned(rgb, frame))
 
     def _turned(self, pixels: NDArray[np.uint8], frame: Any) -> NDArray[np.uint8]:

@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..extras import require
+from ..extras import MissingDependencyError, require
 from .cache import Cache, local_path
+from .deep_colour import is_deep_colour, is_deep_grey, read_deep_colour, to_bytes
 from .errors import InputError
 from .hdr import NAMES, still_transfer
 
 MOST_PIXELS = 8192 * 8192
-
-_DEEP_GREY = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 
 
 def load_image(
@@ -30,8 +29,8 @@ def load_image(
 ) -> NDArray[np.uint8]:
     """A picture as people see it; of an animation the first one.
 
-    It is turned as its EXIF orientation says and brought from its ICC profile to sRGB. Grey becomes R, G and B; 16-bit grey is scaled,
-    rounded half to even. What is transparent shows ``background``.
+    It is turned as its EXIF orientation says and brought from its ICC profile to sRGB. Grey becomes R, G and B; 16 bits
+    become 8, rounded half to even. What is transparent shows ``background``.
 
     Args:
         source: a path, or an http or https URL.
@@ -45,7 +44,7 @@ def load_image(
     Raises:
         InputError: it is no picture, is broken, too large, or HDR (PQ or HLG); or an unknown colour.
         FileNotFoundError, FetchError: it is not there.
-        MissingDependencyError: no Pillow.
+        MissingDependencyError: no Pillow; for colours of 16 bits, no OpenCV.
     """
     require("PIL.Image", "serve", "read pictures")
     colour = _checked_colour(background)
@@ -54,9 +53,10 @@ def load_image(
     try:
         with picture:
             _refuse_hdr(path, source)
-            picture.load()
-            return _to_rgb(picture, colour, source)
-    except InputError:
+            whole = read_deep_colour(picture, path) if is_deep_colour(picture) else picture
+            whole.load()
+            return _to_rgb(whole, colour, source)
+    except (InputError, MissingDependencyError):
         raise
     except Exception as error:  # a decoder may raise anything when it is given broken data
         raise InputError(source, f"it is broken ({error})", "get or export it again") from error
@@ -73,7 +73,7 @@ def _opened(path: Path, source: object, max_pixels: int) -> Any:
         ) from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise _too_large(source, str(error), max_pixels) from error
-    except (OSError, SyntaxError, ValueError) as error:
+    except Exception as error:  # as in load_image
         raise InputError(source, f"it cannot be read ({error})", "get or export it again") from error
     if picture.width * picture.height > max_pixels:
         picture.close()
@@ -101,8 +101,8 @@ def _to_rgb(picture: Any, background: tuple[int, int, int], source: object) -> N
     profile = picture.info.get("icc_profile")
     transparent = picture.has_transparency_data
     turned = ImageOps.exif_transpose(picture)
-    if turned.mode in _DEEP_GREY:
-        return _deep_grey(turned, source)
+    if is_deep_grey(turned):
+        return np.repeat(to_bytes(np.asarray(turned))[..., np.newaxis], 3, axis=2)
     if turned.mode == "F":
         raise InputError(source, "its pixels are floating point of no known range", "export it as 8-bit or 16-bit")
     if transparent:
@@ -112,16 +112,8 @@ def _to_rgb(picture: Any, background: tuple[int, int, int], source: object) -> N
         ground = Image.new("RGB", turned.size, background)
         turned = Image.composite(turned, ground, alpha)
     else:
-        turned = _to_srgb(turned, profile)
+        turned = _to_srgb(turned.convert("RGB") if turned.mode in ("1", "P") else turned, profile)
     return np.array(turned.convert("RGB"))
-
-
-def _deep_grey(picture: Any, source: object) -> NDArray[np.uint8]:
-    values = np.asarray(picture)
-    if values.size and (values.min() < 0 or values.max() > 65535):
-        raise InputError(source, "its grey has more than 16 bits", "export it as 8-bit or 16-bit")
-    grey = np.rint(values / 257.0).astype(np.uint8)
-    return np.repeat(grey[..., np.newaxis], 3, axis=2)
 
 
 def _to_srgb(picture: Any, profile: bytes | None) -> Any:

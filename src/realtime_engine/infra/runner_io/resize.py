@@ -17,8 +17,8 @@ INTERPOLATIONS = ("nearest", "box", "bilinear", "bicubic", "lanczos")
 def resize(pixels: Pixels, height: int, width: int, interpolation: str = "lanczos") -> Pixels:
     """Pictures of ``height`` x ``width``, whatever that does to their shape.
 
-    All but ``nearest`` are separable filters of Pillow, which widen as the picture shrinks: ``box`` the mean of an area,
-    ``bilinear`` a triangle, ``bicubic`` a cubic with a = -0.5, ``lanczos`` a windowed sinc with three lobes.
+    All but ``nearest`` are separable filters of Pillow, which widen as the picture shrinks: ``box`` the mean of an
+    area, ``bilinear`` a triangle, ``bicubic`` a cubic with a = -0.5, ``lanczos`` a windowed sinc with three lobes.
 
     Args:
         pixels: (height, width, 3) or (frames, height, width, 3), uint8.
@@ -37,6 +37,9 @@ def resize(pixels: Pixels, height: int, width: int, interpolation: str = "lanczo
         raise ValueError(f"unknown interpolation {interpolation!r}, expected one of {', '.join(INTERPOLATIONS)}")
     if pixels.shape[-3:-1] == (height, width):
         return pixels
+    if interpolation == "nearest":
+        rows, columns = _nearest(pixels.shape[-3], height), _nearest(pixels.shape[-2], width)
+        return pixels[..., rows[:, np.newaxis], columns, :]
     image = require("PIL.Image", "serve", "resize pictures")
     method = image.Resampling[interpolation.upper()]
     if pixels.ndim == 3:
@@ -48,7 +51,7 @@ def resize(pixels: Pixels, height: int, width: int, interpolation: str = "lanczo
 
 
 def centre_crop(pixels: Pixels, height: int, width: int) -> Pixels:
-    """The middle ``height`` x ``width`` of pictures, as a view; where it cannot be in the middle, half a pixel up and left.
+    """The middle ``height`` x ``width`` of pictures, as a view; if need be half a pixel above and left of it.
 
     Args:
         pixels: (height, width, 3) or (frames, height, width, 3), uint8.
@@ -79,6 +82,11 @@ def cover(pixels: Pixels, height: int, width: int, interpolation: str = "lanczos
     else:
         size = max(round(rows * width / columns), height), width
     return np.ascontiguousarray(centre_crop(resize(pixels, *size, interpolation), height, width))
+
+
+def _nearest(old: int, new: int) -> NDArray[np.int64]:
+    """For each new row the old one in which its middle lies; in whole numbers, so that ties have one answer."""
+    return (2 * np.arange(new, dtype=np.int64) + 1) * old // (2 * new)
 
 
 def _resized(image: Any, picture: Pixels, height: int, width: int, method: Any) -> Pixels:

@@ -38,8 +38,14 @@ def write_stats(path: str | os.PathLike[str], stats: Mapping[str, Any], *, overw
         raise ValueError(f"stats have no member {sorted(taken)[0]!r} of their own: it says how to read the file")
     document = {"schema": STATS_SCHEMA, "version": STATS_VERSION, **to_json(stats)}
     text = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-    with atomic_file(path, overwrite=overwrite) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    try:
+        with atomic_file(path, overwrite=overwrite) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    except OSError as error:
+        if error.errno is None:  # it says already what is wrong
+            raise
+        message = f"cannot write {path}: {error.strerror}; free some space, or write elsewhere"
+        raise OSError(error.errno, message) from error
     return Path(path)
 
 

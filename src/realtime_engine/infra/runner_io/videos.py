@@ -67,8 +67,8 @@ def load_video(
         cache, sha256: those of :func:`~.cache.local_path`.
 
     Raises:
-        InputError: it is no film, has no picture, is broken or cut off, too large, HDR (PQ or HLG), of changing size, or of
-            no steady rate.
+        InputError: it is no film, has no picture, is broken or cut off, too large, HDR (PQ or HLG), of changing size,
+            or of no steady rate.
         FileNotFoundError, FetchError: it is not there.
         MissingCodecError, MissingDependencyError: no decoder for it, no PyAV.
     """
