@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from aiortc import RTCConfiguration
+from aiortc import RTCConfiguration, RTCPeerConnection
 
 from realtime_engine.infra.webrtc import ViewerPeer, WebRtcReceiver, connection
 from realtime_engine.infra.webrtc.connection import Connection
