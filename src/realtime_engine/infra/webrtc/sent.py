@@ -10,6 +10,7 @@ from ...core.clock import NS_PER_S, Clock
 
 KEPT = 128  # how many packets the sender can send again
 _STALE_NS = NS_PER_S // 2
+_LEAST_ROUND_TRIP_NS = NS_PER_S // 20  # with what may have queued up since it was measured
 _HALF = 0x8000
 
 
@@ -28,7 +29,11 @@ class SentPackets:
     """Remembers the packets of one viewer by their sequence number.
 
     A packet is not sent again when the sender has forgotten it, when it is older than half a second, which would only
-    replay what has passed, or when a keyframe has been sent since.
+    replay what has passed, or when a keyframe has been sent since; nor when it may be on its way: a receiver that asks
+    for all that it misses each time that it misses more would fill a bottleneck with repetitions.
+
+    Attributes:
+        round_trip_s: how long a packet and its answer take, in seconds.
     """
 
     def __init__(self, clock: Clock, kept: int = KEPT) -> None:
@@ -36,6 +41,8 @@ class SentPackets:
         self._times: deque[int] = deque(maxlen=kept)
         self._newest: int | None = None
         self._keyframe: int | None = None
+        self._again_ns: dict[int, int] = {}
+        self.round_trip_s = 0.0
 
     def note(self, sequence_number: int, *, begins_keyframe: bool = False) -> bool:
         """A packet is sent. False when it is one that was sent before."""
@@ -58,7 +65,15 @@ class SentPackets:
             if self._is_lost(number, self._newest):
                 return Verdict([], True)
             again.append(number)
-        return Verdict(again, False)
+        return Verdict(self._not_on_their_way(again), False)
+
+    def _not_on_their_way(self, numbers: list[int]) -> list[int]:
+        now_ns = self._clock.now_ns()
+        way_ns = max(round(self.round_trip_s * NS_PER_S), _LEAST_ROUND_TRIP_NS)
+        self._again_ns = {number: at_ns for number, at_ns in self._again_ns.items() if now_ns - at_ns < way_ns}
+        again = [number for number in numbers if number not in self._again_ns]
+        self._again_ns.update(dict.fromkeys(again, now_ns))
+        return again
 
     def _is_superseded(self, number: int) -> bool:
         return self._keyframe is not None and number != self._keyframe and not _is_after(number, self._keyframe)
