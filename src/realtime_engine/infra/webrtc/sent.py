@@ -10,7 +10,7 @@ from ...core.clock import NS_PER_S, Clock
 
 KEPT = 128  # how many packets the sender can send again
 _STALE_NS = NS_PER_S // 2
-_LEAST_ROUND_TRIP_NS = NS_PER_S // 20  # with what may have queued up since it was measured
+_LEAST_ROUND_TRIP_NS = NS_PER_S // 25  # with what may have queued up since it was measured
 _HALF = 0x8000
 
 
