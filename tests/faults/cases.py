@@ -66,9 +66,11 @@ def bottleneck(network: Network, codec: str, queue_ms: int = 300) -> list[Measur
             time.sleep(_SETTLED_S + 2.0)
             settled = begun + _SETTLED_S
             rate = playing.sent_rate(settled, settled + 2.0)
+            longest = max(gaps_s(playing.seen(begun, settled + 2.0), begun, settled + 2.0))
             earlier, later = (playing.seen(settled + i, settled + i + 1) for i in range(2))
     delays = [median_delay_s(pictures) if pictures else float("inf") for pictures in (earlier, later)]
     return [
+        Measure("longest time without a right picture, s", longest, 1.0),
         Measure("sent rate 3 s after the step, share off 1 Mb/s", abs(rate / (1000 * _NARROW_KBIT) - 1), 0.30, 1.7),
         Measure("delay from then on, s", delays[1], 0.25),
         Measure("its growth in a second, s", delays[1] - delays[0] if earlier else float("inf"), 0.05),

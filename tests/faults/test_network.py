@@ -52,7 +52,7 @@ def test_a_viewer_comes_by_the_public_address_through_a_nat(wire: Network) -> No
         assert not playing.is_over()
 
 
-@pytest.mark.parametrize("name", ["10 % loss", "50 ms each way, 2 % loss", "1 Mb/s bottleneck"])
+@pytest.mark.parametrize("name", ["10 % loss", "50 ms each way, 2 % loss", "1 Mb/s, queue of 100 ms"])
 def test_a_bad_network_costs_no_more_than_its_budget(
     wire: Network, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

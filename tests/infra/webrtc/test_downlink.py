@@ -130,6 +130,15 @@ def test_a_limit_that_is_not_used_does_not_grow() -> None:
     assert downlink.limit == 807_500
 
 
+def test_loss_lowers_no_further_what_an_estimate_has_just_lowered() -> None:
+    downlink = congested()
+    limit = downlink.limit
+    downlink.hear_loss(2 * S, 0.4, sent=900_000)
+    assert downlink.limit == limit
+    downlink.hear_loss(4 * S, 0.4, sent=800_000)
+    assert downlink.limit == 640_000
+
+
 def test_much_loss_lowers_the_limit_and_little_loss_raises_it() -> None:
     downlink = Downlink()
     downlink.hear_loss(0, 0.05, sent=1_000_000)

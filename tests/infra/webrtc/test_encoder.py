@@ -259,6 +259,18 @@ def test_a_new_rate_is_met_within_3_seconds(kind: type[PyavEncoder], fps: int, b
     encoder.close()
 
 
+@pytest.mark.parametrize("kind", [H264Encoder, Vp8Encoder])
+def test_a_keyframe_of_a_hard_picture_takes_a_quarter_of_a_second_at_most(kind: type[PyavEncoder]) -> None:
+    noise = np.random.default_rng(3).normal(110, 25, (8, 360, 640)).clip(0, 255).astype(np.uint8)
+    planes = [to_i420(luminance[..., None].repeat(3, axis=2)) for luminance in noise]
+    encoder = kind(bitrate=750_000)
+    times = steady(30, 2)
+    for number, at in enumerate(times):
+        (packet,) = encoder.encode(planes[number % len(planes)], number == len(times) - 1, at_ns=at)
+    assert packet.is_keyframe and 8 * packet.size < 750_000 / 4
+    encoder.close()
+
+
 def test_vp8_does_not_pay_back_what_it_could_not_save() -> None:
     encoder = Vp8Encoder(bitrate=100_000)
     times = steady(60, 24)

@@ -96,6 +96,11 @@ def test_the_time_of_a_round_trip_is_told_if_it_is_known(viewer: FakeViewer, fee
     assert viewer.told == [0, "7 s"]
 
 
+def test_while_an_answer_is_on_its_way_it_is_not_sent_once_more(viewer: FakeViewer, feedback: Feedback) -> None:
+    assert feedback.hear(nack(190)) == nack(190)
+    assert feedback.hear(nack(190, 195)) == nack(195)
+
+
 def test_what_can_be_sent_again_is_left_to_the_sender(viewer: FakeViewer, feedback: Feedback) -> None:
     assert feedback.hear(nack(190, 195, 201)) == nack(190, 195)
     assert feedback.hear(nack(201)) is None

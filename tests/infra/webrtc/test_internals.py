@@ -112,6 +112,16 @@ async def test_a_receiver_decodes_what_is_made_of_its_packets() -> None:
     await connection.close()
 
 
+async def test_a_receiver_asks_for_what_it_is_told_to() -> None:
+    connection = RTCPeerConnection()
+    receiver = connection.addTransceiver("video").receiver
+    assert internals.request_missing(receiver, {7: [], 9: [8]}.__getitem__)
+    generator = receiver._RTCRtpReceiver__nack_generator
+    assert generator.add(RtpPacket(sequence_number=9)) and generator.missing == [8]
+    assert not generator.add(RtpPacket(sequence_number=7))
+    await connection.close()
+
+
 async def test_an_answer_is_to_the_last_report() -> None:
     connection = RTCPeerConnection()
     sender = connection.addTransceiver("video").sender
@@ -135,11 +145,12 @@ def test_without_the_names_each_feature_is_left_out_with_one_warning(caplog: pyt
         assert internals.take_payloads(bare, list) is False  # type: ignore[arg-type]
         assert internals.reassemble(bare, None) is False  # type: ignore[arg-type]
         assert internals.is_answer(bare, None) is False  # type: ignore[arg-type]
+        assert internals.request_missing(bare, list) is False  # type: ignore[arg-type]
         assert internals.sent_timestamp(bare) is None  # type: ignore[arg-type]
         assert internals.received_timestamp(bare, 0) is None  # type: ignore[arg-type]
         assert internals.outlive_bad_datagrams(bare) is False  # type: ignore[arg-type]
         internals.bound_gathering(bare, 0.5)  # type: ignore[arg-type]
         assert internals.extend_headers(SimpleNamespace(sender=bare), 7, "uri", b"") is False  # type: ignore[arg-type]
-    assert len(caplog.records) == 11
+    assert len(caplog.records) == 12
     assert all("this version of aiortc has no" in record.message for record in caplog.records)
     internals._report_missing.cache_clear()

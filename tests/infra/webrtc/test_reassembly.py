@@ -81,6 +81,27 @@ def test_a_gap_that_lasts_asks_for_a_keyframe_twice_a_second() -> None:
     assert put([pieces[0], *pieces[2:]])[1] == 3
 
 
+def test_a_packet_lost_in_the_middle_of_a_picture_asks_for_a_keyframe_too() -> None:
+    pieces = stream("K", "abc", *["b"] * 59)
+    assert put([*pieces[:2], *pieces[3:]])[1] == 3
+
+
+def test_each_gap_has_its_time() -> None:
+    pieces = stream("K", *["a"] * 20)
+    reassembly = Reassembly()
+    first, second = pieces[2], pieces[14]
+    assert put([piece for piece in pieces[:15] if piece not in (first, second)], reassembly)[1] == 0
+    assert put([first, *pieces[15:]], reassembly) == (["a"] * 12, 0)
+
+
+def test_only_what_is_not_past_is_needed() -> None:
+    pieces = stream("Ka", "b", "c")
+    reassembly = Reassembly()
+    assert reassembly.needs(7)
+    put([*pieces[:2], pieces[3]], reassembly)
+    assert [reassembly.needs(piece.number) for piece in pieces] == [False, False, True, True]
+
+
 def test_memory_is_bounded() -> None:
     pieces = stream("K", "a", "b" * 3000, "c")
     reassembly = Reassembly()

@@ -32,6 +32,17 @@ def test_young_packets_are_sent_again(bench: Bench) -> None:
     assert bench.sent.judge(numbers[3:6]) == Verdict(numbers[3:6], False)
 
 
+@pytest.mark.parametrize(("round_trip_s", "way_s"), [(0.01, 0.04), (0.2, 0.2)])
+def test_a_packet_is_not_sent_again_while_it_may_be_on_its_way(bench: Bench, round_trip_s: float, way_s: float) -> None:
+    numbers = bench.send(5)
+    bench.sent.round_trip_s = round_trip_s
+    assert bench.sent.judge(numbers[:2]) == Verdict(numbers[:2], False)
+    bench.clock.advance(0.9 * way_s)
+    assert bench.sent.judge(numbers[:3]) == Verdict(numbers[2:3], False)
+    bench.clock.advance(0.2 * way_s)
+    assert bench.sent.judge(numbers[:3]) == Verdict(numbers[:2], False)
+
+
 def test_packets_that_the_sender_has_forgotten_are_lost(bench: Bench) -> None:
     numbers = bench.send(17)
     assert bench.sent.judge(numbers[1:3]) == Verdict(numbers[1:3], False)
@@ -78,7 +89,7 @@ def test_a_request_that_repeats_itself_is_answered_once(bench: Bench) -> None:
     numbers = bench.send(3)
     assert bench.sent.judge(numbers * 1000) == Verdict(numbers, False)
     assert bench.sent.judge(numbers) == Verdict([], False)
-    bench.clock.advance(0.02)
+    bench.clock.advance(0.04)
     assert bench.sent.judge(numbers) == Verdict(numbers, False)
 
 
@@ -86,6 +97,6 @@ def test_no_packet_is_sent_again_without_an_end(bench: Bench) -> None:
     (number,) = bench.send(1)
     answers = 0
     for _ in range(20):
-        bench.clock.advance(0.021)
+        bench.clock.advance(0.041)
         answers += len(bench.sent.judge([number]).again)
     assert answers == 4

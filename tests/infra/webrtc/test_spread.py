@@ -8,11 +8,11 @@ from realtime_engine.testing import ManualClock
 MS = 1_000_000
 
 
-def dues(size: int, *, frame_s: float = 1 / 60, rate: int = 100_000) -> list[float]:
+def dues(size: int, *, frame_s: float = 1 / 60, rate: int = 100_000, limit: int | None = None) -> list[float]:
     """When the packets of a frame are due, in milliseconds from its beginning."""
     clock = ManualClock(7_000_000_000)
     spread = Spread(clock)
-    spread.begin(size, frame_s=frame_s, rate=rate)
+    spread.begin(size, frame_s=frame_s, rate=rate, limit=limit)
     begun_ns = clock.now_ns()
     return [(spread.due_ns(min(1200, size - sent)) - begun_ns) / MS for sent in range(0, size, 1200)]
 
@@ -40,3 +40,17 @@ def test_a_frame_that_is_a_little_too_large_waits_only_a_little() -> None:
 
 def test_without_a_rate_it_is_spread_all_the_same() -> None:
     assert dues(60_000, rate=0)[-1] == pytest.approx(0.8 * 1000 / 60)
+
+
+def test_what_the_viewer_can_take_bounds_how_fast_a_frame_goes_out() -> None:
+    times = dues(12_000, rate=1_500_000, limit=960_000)
+    assert times.count(0) == 3
+    assert times[-1] == pytest.approx(8 * (12_000 - 4000) / (1.25 * 960_000) * 1000)
+
+
+def test_a_frame_of_the_usual_size_is_not_held_up_by_it() -> None:
+    assert set(dues(4000, limit=960_000)) == {0}
+
+
+def test_a_huge_frame_is_sent_within_a_quarter_of_a_second_all_the_same() -> None:
+    assert dues(120_000, limit=100_000)[-1] == pytest.approx(250)

@@ -169,6 +169,19 @@ async def test_a_late_sender_skips_to_a_new_keyframe_and_holds_up_nobody(bench: 
     assert encoded.packet.is_keyframe and encoded.id.seq == 12
 
 
+async def test_frames_that_nobody_has_room_for_are_left_out(bench: Bench) -> None:
+    viewer = bench.video.join(Codec.VP8)
+    for _ in range(4):
+        await bench.show()
+    for number in (4, 5, 6):
+        bench.source.show(frame(number))
+        for _ in range(10):
+            await asyncio.sleep(0)
+    assert bench.stats.frames_encoded == 4
+    assert await seqs(viewer, 5) == [0, 1, 2, 3, 6]
+    assert bench.keyframes == [True, False, False, False, False] and not bench.stats.losses
+
+
 async def test_the_last_viewer_turns_the_light_off_and_the_next_one_on(bench: Bench) -> None:
     viewer = bench.video.join(Codec.VP8)
     await bench.show()

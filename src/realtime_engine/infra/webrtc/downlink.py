@@ -44,6 +44,7 @@ class Downlink:
     def __init__(self) -> None:
         self.congested_ns: int | None = None
         self._heard_ns: int | None = None
+        self._fell_ns: int | None = None
         self._highest = 0
         self._low: tuple[int, int] | None = None
         self._full = self._seemed_full = 0.0
@@ -62,7 +63,7 @@ class Downlink:
         before_ns, self._heard_ns = self._heard_ns, now_ns
         stuck = self._is_stuck(now_ns, bits_per_second, sent)
         if stuck or bits_per_second < min(self._highest * _FALL, sent * _NEAR):
-            self.congested_ns = now_ns
+            self.congested_ns = self._fell_ns = now_ns
             self._highest = bits_per_second
             self._learn_full(bits_per_second / _BACK_OFF)
             self._estimate_limit = bits_per_second * _HEADROOM
@@ -81,7 +82,8 @@ class Downlink:
         limit = self._loss_limit
         if share > _MUCH_LOSS and sent:  # whoever is sent nothing shows nothing
             self.congested_ns = now_ns
-            self._loss_limit = (sent if limit is None else min(limit, sent)) * (1 - share / 2)
+            lowered = (sent if limit is None else min(limit, sent)) * (1 - share / 2)
+            self._loss_limit = max(lowered, self._answered(now_ns))
         elif share < _LITTLE_LOSS and limit is not None:
             recovered = limit * _LOSS_RECOVERY
             self._loss_limit = recovered if recovered < _NO_LIMIT else None
@@ -98,6 +100,12 @@ class Downlink:
             limit = sent if self._estimate_limit is None else min(self._estimate_limit, sent)
             self._full = self._full or limit
             self._estimate_limit = limit * _BACK_OFF
+
+    def _answered(self, now_ns: int) -> float:
+        """The limit that an estimate which fell a moment ago set: what was lost till then has been answered by it."""
+        if self._fell_ns is None or now_ns - self._fell_ns > 3 * _REST_NS // 2:
+            return 0.0
+        return self._estimate_limit or 0.0
 
     def forget(self) -> None:
         """Drop every limit, to try a higher rate."""

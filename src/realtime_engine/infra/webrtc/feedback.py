@@ -60,6 +60,8 @@ class Feedback:
         seconds = self._round_trip(report)
         if seconds is not None:
             self._viewer.report_round_trip(seconds)
+            if self._sent is not None:
+                self._sent.round_trip_s = seconds
 
     def _hear_request(self, packet: RtcpRtpfbPacket) -> RtcpRtpfbPacket | None:
         """A generic NACK (RFC 4585). One that cannot be served is as good as the picture loss that would follow."""

@@ -35,6 +35,7 @@ _REPORTED = "_RTCRtpSender__lsr"
 _SENT_TIMESTAMP = "_RTCRtpSender__rtp_timestamp"
 _TIMESTAMP_MAPPER = "_RTCRtpReceiver__timestamp_mapper"
 _JITTER_BUFFER = "_RTCRtpReceiver__jitter_buffer"
+_NACK_GENERATOR = "_RTCRtpReceiver__nack_generator"
 _RECEIVED_CODECS = "_RTCRtpReceiver__codecs"
 _DECODER_QUEUE = "_RTCRtpReceiver__decoder_queue"
 _NEGOTIATED = "_headerExtensions"
@@ -213,6 +214,30 @@ def reassemble(receiver: RTCRtpReceiver, add: Callable[[str, Any], tuple[list[Pi
         _report_missing(missing[0], "a received video freezes for long after a loss")
         return False
     setattr(receiver, _JITTER_BUFFER, _Reassembler(add, receiver))
+    return True
+
+
+class _Requester:
+    """Stands where aiortc expects its list of missing packets, which it sends at a new gap only, and then all of it."""
+
+    def __init__(self, hear: Callable[[int], list[int]]) -> None:
+        self._hear = hear
+        self.missing: list[int] = []
+
+    def add(self, packet: Any) -> bool:
+        self.missing = self._hear(packet.sequence_number)
+        return bool(self.missing)
+
+
+def request_missing(receiver: RTCRtpReceiver, hear: Callable[[int], list[int]]) -> bool:
+    """Ask for the packets that ``hear`` returns when it is told the number of each one that ``receiver`` receives.
+
+    False when that is not possible.
+    """
+    if not hasattr(getattr(receiver, _NACK_GENERATOR, None), "missing"):
+        _report_missing(_NACK_GENERATOR, "a packet that is lost twice is not asked for again")
+        return False
+    setattr(receiver, _NACK_GENERATOR, _Requester(hear))
     return True
 
 

@@ -67,6 +67,9 @@ class Ladder:
     def leave(self, viewer: VideoViewer) -> None:
         self._arbiter.leave(viewer)
 
+    def limit(self, viewer: VideoViewer) -> int | None:
+        return self._arbiter.limit(viewer)
+
     def hear_rate(self, viewer: VideoViewer, bits_per_second: int) -> None:
         self._arbiter.hear_estimate(viewer, bits_per_second, viewer.sent_rate)
 

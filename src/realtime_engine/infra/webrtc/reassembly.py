@@ -53,12 +53,22 @@ class Reassembly:
                 parts = [self._pieces.pop(number) for number in range(self._next, self._next + count)]
                 pictures.append(Picture(b"".join(part.data for part in parts), parts[0].timestamp))
                 self._next += count
+        if pictures:
+            self._blocked_at = None
         return pictures, self._is_stuck(piece)
+
+    def needs(self, number: int) -> bool:
+        """Whether the packet of this number would still be of use."""
+        return self._next is None or self._unwrap(number) >= self._next
 
     def _unwrap(self, number: int) -> int:
         """The number without its wrap at 16 bits: the nearest to the one that is next."""
         reference = number if self._next is None else self._next
         return reference + (number - reference + _HALF) % _ALL - _HALF
+
+    @property
+    def _has_gap(self) -> bool:
+        return bool(self._pieces) and max(self._pieces) - (self._next or 0) >= len(self._pieces)
 
     def _length(self, begin: int) -> int:
         """How many packets the picture that begins there has; 0 when it is not complete."""
@@ -83,7 +93,7 @@ class Reassembly:
         return True
 
     def _is_stuck(self, piece: Piece) -> bool:
-        if not self._pieces or self._next in self._pieces:
+        if not self._has_gap:
             self._blocked_at = None
             return False
         if len(self._pieces) > _MOST_PIECES:

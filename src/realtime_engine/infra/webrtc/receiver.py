@@ -15,13 +15,15 @@ from aiortc import MediaStreamTrack, RTCRtpReceiver, RTCSessionDescription
 from aiortc.mediastreams import MediaStreamError
 from numpy.typing import NDArray
 
+from ...core.clock import MONOTONIC
 from .codecs import DEFAULT_CODECS, Codec, codec_capabilities
 from .controls import LABEL
 from .errors import BadAnswerError, PeerClosedError
 from .ice import IceConfig, keep_usable_candidates
 from .identity import FrameInfo, parse_frame_message
-from .internals import reassemble, received_timestamp
+from .internals import reassemble, received_timestamp, request_missing
 from .reassembly import Picture, Piece, Reassembly, begins_keyframe
+from .requests import Requests
 
 _MOST_MESSAGES = 1024
 _MOST_UNMATCHED = 256
@@ -79,6 +81,7 @@ class WebRtcReceiver:
         self._receiver: RTCRtpReceiver = transceiver.receiver
         self._reassembly = Reassembly()
         reassemble(self._receiver, self._add)
+        request_missing(self._receiver, Requests(MONOTONIC, self._reassembly.needs).hear)
         self._channel = self._connection.createDataChannel(LABEL)
         self._channel.on("message", self._hear)
         self._channel.on("open", self._changed)

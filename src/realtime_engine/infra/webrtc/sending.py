@@ -53,7 +53,8 @@ class Sending:
         """``encoded`` is what the sender sends next."""
         self._payloads = list(encoded.payloads)
         self._begins_keyframe = encoded.packet.is_keyframe
-        self._spread.begin(encoded.packet.size, frame_s=viewer.frame_s, rate=viewer.sent_rate)
+        size, limit = encoded.packet.size, viewer.limit
+        self._spread.begin(size, frame_s=viewer.frame_s, rate=viewer.sent_rate, limit=limit)
 
     @property
     def timestamp(self) -> int | None:

@@ -10,8 +10,8 @@ from ...core.clock import NS_PER_S, Clock
 
 KEPT = 128  # how many packets the sender can send again
 _STALE_NS = NS_PER_S // 2
-_AGAIN_NS = NS_PER_S // 50  # requests for a packet that was just sent again are not answered: it is on its way
 _MOST_AGAIN = 4
+_LEAST_ROUND_TRIP_NS = NS_PER_S // 25  # with what may have queued up since it was measured
 _HALF = 0x8000
 
 
@@ -30,8 +30,12 @@ class SentPackets:
     """Remembers the packets of one viewer by their sequence number.
 
     A packet is not sent again when the sender has forgotten it, when it is older than half a second, which would only
-    replay what has passed, or when a keyframe has been sent since; and at most four times, not sooner than 20 ms after
-    another, whatever is asked for: a request of one datagram can name thousands.
+    replay what has passed, or when a keyframe has been sent since; nor when it may be on its way: a receiver that asks
+    for all that it misses each time that it misses more would fill a bottleneck with repetitions. And at most four
+    times, whatever is asked for: a request of one datagram can name thousands.
+
+    Attributes:
+        round_trip_s: how long a packet and its answer take, in seconds.
     """
 
     def __init__(self, clock: Clock, kept: int = KEPT) -> None:
@@ -40,6 +44,7 @@ class SentPackets:
         self._again: deque[list[int]] = deque(maxlen=kept)  # when each of them was sent again
         self._newest: int | None = None
         self._keyframe: int | None = None
+        self.round_trip_s = 0.0
 
     def note(self, sequence_number: int, *, begins_keyframe: bool = False) -> bool:
         """A packet is sent. False when it is one that was sent before."""
@@ -72,7 +77,8 @@ class SentPackets:
         """Count a packet that is sent again; false when that was done just now, or too often."""
         assert self._newest is not None
         times, now_ns = self._again[-1 - _distance(number, self._newest)], self._clock.now_ns()
-        if len(times) >= _MOST_AGAIN or (times and now_ns - times[-1] < _AGAIN_NS):
+        way_ns = max(round(self.round_trip_s * NS_PER_S), _LEAST_ROUND_TRIP_NS)
+        if len(times) >= _MOST_AGAIN or (times and now_ns - times[-1] < way_ns):
             return False
         times.append(now_ns)
         return True

@@ -8,6 +8,9 @@ BURST = 12_000  # bytes that go out at once
 _LONGEST_NS = NS_PER_S // 30
 _SHARE = 0.8  # of the time from frame to frame
 _OVER_RATE = 4  # times the rate that is sent anyway
+_OVER_LIMIT = 1.25  # times the rate that the way to the viewer takes
+_LIMITED_BURST_S = 1 / 30  # at that rate: its buffers may hold little more, and are not empty
+_LONGEST_LIMITED_NS = NS_PER_S // 4
 
 
 class Spread:
@@ -17,12 +20,24 @@ class Spread:
         self._clock = clock
         self._begun_ns = 0
         self._sent = 0
+        self._burst = BURST
         self._ns_per_byte = 0.0
 
-    def begin(self, size: int, *, frame_s: float, rate: int) -> None:
-        """A frame of ``size`` bytes is next. They come every ``frame_s`` seconds, at ``rate`` bits per second."""
+    def begin(self, size: int, *, frame_s: float, rate: int, limit: int | None = None) -> None:
+        """A frame of ``size`` bytes is next. They come every ``frame_s`` seconds, at ``rate`` bits per second.
+
+        ``limit`` is how many bits per second the viewer can take; when that is known, a frame that is too large for it
+        takes longer than the time to the next.
+        """
         self._begun_ns = self._clock.now_ns()
         self._sent = 0
+        self._burst = BURST
+        if limit:
+            self._burst = min(BURST, round(limit * _LIMITED_BURST_S / 8))
+            late = max(size - self._burst, 0)
+            ns_per_byte = 8 * NS_PER_S / (_OVER_LIMIT * limit)
+            self._ns_per_byte = min(ns_per_byte, _LONGEST_LIMITED_NS / late) if late else 0.0
+            return
         spread_ns = min(_SHARE * frame_s * NS_PER_S, _LONGEST_NS)
         late = max(size - BURST, 0)
         usual_ns_per_byte = 8 * NS_PER_S / (_OVER_RATE * rate) if rate else spread_ns
@@ -31,4 +46,4 @@ class Spread:
     def due_ns(self, size: int) -> int:
         """When the next packet, of ``size`` bytes, may be sent."""
         self._sent += size
-        return self._begun_ns + round(max(self._sent - BURST, 0) * self._ns_per_byte)
+        return self._begun_ns + round(max(self._sent - self._burst, 0) * self._ns_per_byte)

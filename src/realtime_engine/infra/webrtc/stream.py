@@ -131,6 +131,10 @@ class SharedStream:
         self._keyframe_owed = True
         self._wake.set()
 
+    def go_on(self) -> None:
+        """A viewer has room for more."""
+        self._wake.set()
+
     def is_over(self, frame_id: FrameId) -> bool:
         return frame_id.epoch < self._source.epoch
 
@@ -170,11 +174,15 @@ class SharedStream:
             self._task = None
 
     async def _next(self, newest: NewestFrame) -> TimedFrame | None:
-        """What to show next. When a viewer needs a keyframe and the source rests, its newest frame again."""
+        """What to show next. When a viewer needs a keyframe and the source rests, its newest frame again.
+
+        While no viewer has room, frames are left out: encoded, they would be thrown away, and a keyframe be needed.
+        """
         reread = False
         while self._viewers:
             self._wake.clear()
-            if timed := newest.take():
+            has_room = not all(viewer.is_full for viewer in self._viewers)
+            if has_room and (timed := newest.take()):
                 self._stats.frames_repeated += reread
                 return timed
             if newest.ended:

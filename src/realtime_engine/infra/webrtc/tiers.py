@@ -91,6 +91,10 @@ class Arbiter(Generic[Key]):
     def leave(self, key: Key) -> None:
         self._seats.pop(key, None)
 
+    def limit(self, key: Key) -> int | None:
+        """Bits per second that a viewer can take, ``None`` if that is not known."""
+        return self._seats[key].downlink.limit if key in self._seats else None
+
     def hear_estimate(self, key: Key, bits_per_second: int, sent: int) -> None:
         if key in self._seats:
             self._seats[key].downlink.hear_estimate(self._clock.now_ns(), bits_per_second, sent)

@@ -57,6 +57,9 @@ class Feed(Protocol):
     def owe_keyframe(self) -> None:
         """Nobody can go on without a keyframe."""
 
+    def go_on(self) -> None:
+        """A viewer has room for more."""
+
     def leave(self, viewer: VideoViewer) -> None:
         """Give it nothing more."""
 
@@ -71,6 +74,9 @@ class Reports(Protocol):
     def hear_missing(self, viewer: VideoViewer, share: float) -> None: ...
     def hear_round_trip(self, viewer: VideoViewer, seconds: float) -> None: ...
     def leave(self, viewer: VideoViewer) -> None: ...
+
+    def limit(self, viewer: VideoViewer) -> int | None:
+        """Bits per second that it can take, ``None`` if that is not known."""
 
 
 class VideoViewer:
@@ -108,6 +114,8 @@ class VideoViewer:
             await self._ready.wait()
             self._drop_what_is_over()
         encoded = self._unsent.popleft()
+        if self._feed is not None:
+            self._feed.go_on()
         self._sent.add(8 * encoded.packet.size)
         return encoded
 
@@ -115,6 +123,16 @@ class VideoViewer:
     def sent_rate(self) -> int:
         """Bits per second that it was sent lately."""
         return self._sent.rate
+
+    @property
+    def limit(self) -> int | None:
+        """Bits per second that it can take, ``None`` if that is not known."""
+        return self._reports.limit(self)
+
+    @property
+    def is_full(self) -> bool:
+        """So much waits to be sent that one more frame would cost it a keyframe."""
+        return len(self._unsent) >= _MOST_UNSENT
 
     @property
     def waits(self) -> bool:
@@ -171,7 +189,7 @@ class VideoViewer:
             self._go_over(feed)
         if feed is not self._feed or not (self._started or encoded.packet.is_keyframe):
             return
-        if len(self._unsent) >= _MOST_UNSENT:
+        if self.is_full:
             self._unsent.clear()
             self._started = False
             self._overflowed = True

@@ -14,6 +14,7 @@ from .pyav_encoder import PyavEncoder
 _TICKS = 90_000
 _MOST_OVERDRAFT_S = 0.5
 _PLENTY = 0.08  # bits for a pixel
+_KEYFRAME_PERCENT = 400  # of what a picture has on average; libvpx would spend all that the rate buffer holds
 
 
 class Vp8Encoder(PyavEncoder):
@@ -44,6 +45,7 @@ class Vp8Encoder(PyavEncoder):
             "bufsize": str(self._vbv_bits(rate)),
             "undershoot-pct": "100",
             "overshoot-pct": "15",
+            "max-intra-rate": str(_KEYFRAME_PERCENT),
         }
 
     def _speed(self, width: int, height: int, rate: int) -> str:
