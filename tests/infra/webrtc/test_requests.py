@@ -34,7 +34,7 @@ def test_a_gap_is_asked_for_at_once_and_alone(bench: Bench) -> None:
 
 def test_what_stays_away_is_asked_for_again_in_a_while(bench: Bench) -> None:
     assert bench.hear(3) == [1, 2]
-    bench.clock.advance(0.06)
+    bench.clock.advance(0.04)
     assert bench.hear(4) == []
     assert bench.hear(1) == []
     bench.clock.advance(0.02)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ...core.clock import NS_PER_S, Clock
 
-_PATIENCE_NS = NS_PER_S // 14  # a good sender repeats nothing that may be on its way, however long that is
+_PATIENCE_NS = NS_PER_S // 20  # a good sender repeats nothing that may be on its way, however long that is
 _MOST_BEHIND = 128  # what the sender can send again
 _ALL, _HALF = 1 << 16, 1 << 15
 
