@@ -39,7 +39,7 @@ class Vp8Encoder(PyavEncoder):
             "auto-alt-ref": "0",
             "static-thresh": "0",
             "qmin": "2",
-            "qmax": "63",
+            "qmax": "60",  # coarser pictures spoil the prediction of the next, and cost more bits in the end
             "minrate": str(rate),
             "maxrate": str(rate),
             "bufsize": str(self._vbv_bits(rate)),
@@ -51,7 +51,7 @@ class Vp8Encoder(PyavEncoder):
     def _speed(self, width: int, height: int, rate: int) -> str:
         """The fastest while bits are plenty: it costs a fifth less and as good as nothing. Where they are scarce, the
         searches that it leaves out are worth 4 dB."""
-        return "-12" if rate / (width * height * self._fps) >= _PLENTY else "-8"
+        return "-12" if rate / (width * height * self._fps) >= _PLENTY else "-6"
 
     def _configure(self, context: VideoCodecContext, rate: int) -> None:
         context.time_base = fractions.Fraction(1, _TICKS)
