@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Any
 
 import av
-from aiortc import MediaStreamTrack, RTCPeerConnection, RTCRtpReceiver, RTCSessionDescription
+from aiortc import MediaStreamTrack, RTCPeerConnection, RTCRtpReceiver
 from aiortc.mediastreams import MediaStreamError
 
 from ...core.clock import MONOTONIC, NS_PER_S, Clock
@@ -18,16 +16,13 @@ from ..video_input import VideoInput
 from . import colours
 from .codecs import Codec, codec_capabilities
 from .colours import Colours, label, read_colours
-from .errors import BadCandidateError, BadOfferError, PeerClosedError
-from .ice import IceConfig, parse_fragment, to_candidate
+from .ice import IceConfig
 from .intake import Intake, Picture
 from .liveness import Liveness, Patience
 from .publication import Publication, parse_publication
 from .reception import bound_decoding, bound_sources, emit_at_marker, hear_extension, request_keyframe
+from .remote import RemotePeer, packets_received
 
-logger = logging.getLogger(__name__)
-
-_MOST_CANDIDATES = 128
 _MOST_UNDECODED = 16
 _MOST_SOURCES = 32  # video, retransmissions and sound, again after each restart of an encoder
 _BLIND_NS = NS_PER_S  # packets but no picture for so long: ask for a keyframe
@@ -42,7 +37,7 @@ class PublisherEnd(str, enum.Enum):
     NEVER_CONNECTED = "the publisher never connected"
 
 
-class PublisherPeer:
+class PublisherPeer(RemotePeer[PublisherEnd]):
     """A client that sends one video. Made by :meth:`accept`; belongs to the event loop that it was made on.
 
     Attributes:
@@ -62,15 +57,19 @@ class PublisherPeer:
         patience: Patience,
         clock: Clock,
     ) -> None:
-        self.answer = ""
-        self._connection = connection
+        super().__init__(
+            connection,
+            "publisher",
+            mid=publication.mid,
+            ufrag=publication.ufrag,
+            on_closed=on_closed,
+            server=PublisherEnd.SERVER,
+            gone=PublisherEnd.PUBLISHER,
+            vanished=PublisherEnd.VANISHED,
+        )
         self._publication = publication
-        self._on_closed = on_closed
         self._patience = patience
         self._clock = clock
-        self._candidates = 0
-        self._closing: asyncio.Task[None] | None = None
-        self._tasks: list[asyncio.Task[None]] = []
         self._intake = Intake(declared.held, declared.max_side, pool, on_picture, on_drop)
         transceiver = connection.addTransceiver("video", direction="recvonly")
         # H264 says in each stream which colours it means, VP8 only beside it, where the sender knows how
@@ -81,7 +80,6 @@ class PublisherPeer:
         bound_decoding(self._receiver, _MOST_UNDECODED, on_drop)
         emit_at_marker(self._receiver)
         connection.on("track", self._begin_reading)
-        connection.on("connectionstatechange", self._state_changed)
 
     @classmethod
     async def accept(
@@ -125,73 +123,22 @@ class PublisherPeer:
             patience=patience or Patience(),
             clock=clock,
         )
-        try:
-            await peer._negotiate(ice)
-        except BaseException:
-            peer._on_closed = None
-            await peer.close()
-            raise
+        await peer._negotiate(publication.sdp, ice)
         return peer
 
-    @property
-    def is_connected(self) -> bool:
-        return self._connection.connectionState == "connected"
-
-    async def add_candidate(self, fragment: str) -> None:
-        """Take candidates that the publisher found later (``application/trickle-ice-sdpfrag``, RFC 8840).
-
-        Errors: ``BadCandidateError`` for a malformed fragment or an ICE restart, ``PeerClosedError``.
-        """
-        if self._closing is not None:
-            raise PeerClosedError("this publisher's connection is closed")
-        parsed = parse_fragment(fragment)
-        if parsed.ufrag not in (None, self._publication.ufrag):
-            raise BadCandidateError("ICE restart is not supported: the fragment has another ice-ufrag than the offer")
-        self._candidates += len(parsed.candidates)
-        if self._candidates > _MOST_CANDIDATES:
-            raise BadCandidateError(f"at most {_MOST_CANDIDATES} candidates are taken from one publisher")
-        for value in parsed.candidates:
-            await self._connection.addIceCandidate(to_candidate(value, self._publication.mid))
-
-    async def close(self) -> None:
-        """End the connection. May be called again; each call returns when it has ended."""
-        await asyncio.shield(self._begin_close(PublisherEnd.SERVER))
-
-    def _begin_close(self, reason: PublisherEnd) -> asyncio.Task[None]:
-        if self._closing is None:
-            self._closing = asyncio.create_task(self._close(reason), name="close a publisher")
-        return self._closing
-
-    async def _close(self, reason: PublisherEnd) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await self._connection.close()
-        logger.info("a publisher's connection ended: %s", reason.value)
-        if self._on_closed is not None:
-            try:
-                self._on_closed(reason)
-            except Exception:
-                logger.exception("the callback that was told of a publisher's end failed")
-
-    async def _negotiate(self, ice: IceConfig) -> None:
-        connection = self._connection
-        try:
-            await connection.setRemoteDescription(RTCSessionDescription(self._publication.sdp, "offer"))
-        except Exception as error:  # aiortc names no common base for what it refuses
-            raise BadOfferError(f"the SDP offer cannot be used: {error}") from error
-        for transceiver in connection.getTransceivers():
+    def _prepare(self) -> None:
+        for transceiver in self._connection.getTransceivers():
             if transceiver.kind == "audio":
                 transceiver.direction = "inactive"
         bound_sources(self._receiver, _MOST_SOURCES)  # of the transport that all sections share from now on
         extension = self._publication.colour_extension
         if extension is not None:
             hear_extension(self._transceiver, extension, colours.URI, self._hear_colours)
-        self.answer = self._publication.answer(await ice.answer(connection))
+
+    def _begin(self) -> None:
+        self.answer = self._publication.answer(self.answer)
         self._start(self._intake.run(), "convert received frames")
         self._start(self._watch(), "watch a publisher")
-
-    def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        self._tasks.append(asyncio.create_task(work, name=name))
 
     def _begin_reading(self, track: MediaStreamTrack) -> None:
         if track.kind == "video":
@@ -220,7 +167,7 @@ class PublisherPeer:
             await asyncio.sleep(self._patience.poll_s)
             polls += 1
             now_ns, connected = self._clock.now_ns(), self.is_connected
-            received = await self._packets_received()
+            received = await packets_received(self._receiver)
             # a publisher owes packets at any time, as if each look at it were a frame that it has to answer
             if liveness.has_vanished(now_ns, connected=connected, sent=polls, received=received):
                 self._begin_close(PublisherEnd.VANISHED if connected else PublisherEnd.NEVER_CONNECTED)
@@ -231,14 +178,3 @@ class PublisherPeer:
                 seen_ns = now_ns
                 await request_keyframe(self._receiver)
             decoded, packets = self._intake.received, received
-
-    async def _packets_received(self) -> int:
-        stats = await self._receiver.getStats()
-        return sum(entry.packetsReceived for entry in stats.values() if entry.type == "transport")
-
-    def _state_changed(self) -> None:
-        state = self._connection.connectionState
-        if state == "closed":
-            self._begin_close(PublisherEnd.PUBLISHER)
-        elif state == "failed":
-            self._begin_close(PublisherEnd.VANISHED)
