@@ -14,6 +14,7 @@ import av
 from aiortc import RTCConfiguration, RTCPeerConnection, RTCSessionDescription, VideoStreamTrack
 
 from realtime_engine.infra.frame import Frame, FrameId
+from realtime_engine.infra.loop_monitor import LoopMonitor
 from realtime_engine.infra.publisher import FramePublisher
 from realtime_engine.infra.webrtc import Codec, SharedVideo, ViewerPeer
 from webrtc_rig.scene import pictures
@@ -122,13 +123,21 @@ WAYS: dict[str, Callable[[Load], Way]] = {
 async def _send(way: Way, load: Load, pipe: Connection) -> None:
     offers = await asyncio.to_thread(pipe.recv)
     pipe.send([await way.accept(index % load.sessions, offer) for index, offer in enumerate(offers)])
+    lag = LoopMonitor()
+    lag.start()
     while await asyncio.to_thread(pipe.recv):
-        pipe.send((time.monotonic(), time.process_time()))
+        late_ms = lag.snapshot().quantile_ns(0.99) / 1e6
+        lag.stop()
+        lag = LoopMonitor()
+        lag.start()
+        pipe.send((time.monotonic(), time.process_time(), late_ms))
+    lag.stop()
     await way.close()
 
 
 def main(name: str, load: Load, pipe: Connection) -> None:
-    """Answer the offers that come, then each request with the time and the CPU seconds spent, until a falsehood."""
+    """Answer the offers that come, then each request with the time, the CPU seconds spent, and by how many milliseconds
+    the event loop was late at most in 99 of 100 looks since the last one; until a falsehood."""
 
     async def run() -> None:
         await _send(WAYS[name](load), load, pipe)
