@@ -25,6 +25,7 @@ from realtime_engine.infra.acceleration import (
     TensorSpec,
     overlap_runner,
 )
+from realtime_engine.infra.ranges import RangeRecorder
 
 MIB = 2**20
 
@@ -298,6 +299,30 @@ def check_compile(device: str) -> tuple[bool, str]:
     )
 
 
+def check_ranges(device: str, cycles_for: Callable[[float], int]) -> tuple[bool, str]:
+    """A range of a stream is as long as the work, lies where it ran, and holds up neither the stream nor the host."""
+    ranges = RangeRecorder()
+    if device != "cuda":
+        with ranges.cuda("first", torch):
+            pass
+        return len(ranges.collect()) == 1, "a range of the host in its place"
+    ranges.calibrate(torch)
+    cycles = [cycles_for(milliseconds) for milliseconds in (20.0, 10.0)]
+    began = time.monotonic_ns()
+    with ranges.cuda("first", torch) as first:
+        torch.cuda._sleep(cycles[0])
+    with ranges.cuda("second", torch, after=[first]):
+        torch.cuda._sleep(cycles[1])
+    enqueued_ms, early = (time.monotonic_ns() - began) / 1e6, len(ranges.collect())
+    torch.cuda.synchronize()
+    ended, timed = time.monotonic_ns(), ranges.collect()
+    lengths = [(one.end_ns - one.begin_ns) / 1e6 for one in timed]
+    inside = all(began - 2_000_000 <= one.begin_ns <= one.end_ns <= ended + 2_000_000 for one in timed)
+    held = early == 0 and inside and abs(lengths[0] - 20) < 3 and abs(lengths[1] - 10) < 3 and enqueued_ms < 10
+    text = f"20 and 10 ms of work: {lengths[0]:.1f} and {lengths[1]:.1f} ms, enqueued in {enqueued_ms:.1f} ms"
+    return held, text
+
+
 def allocated(device: str) -> int:
     synchronize(device)
     return torch.cuda.memory_allocated() if device == "cuda" else 0
@@ -318,6 +343,7 @@ def check_acceleration(device: str, cycles_for: Callable[[float], int]) -> bool:
         "overlap runners": lambda: check_overlap_runners(device, cycles_for),
         "prefetch": lambda: check_prefetch(device, cycles_for),
         "one-shot encoder": lambda: check_encoder(device),
+        "timed ranges": lambda: check_ranges(device, cycles_for),
         "compile": lambda: check_compile(device),
     }
     held = True
