@@ -18,6 +18,7 @@ from ..infra.atomic_file import atomic_file
 from ..infra.demo import Demo
 from ..infra.offline import CapacityPoint, draw_capacity, measure_capacity
 from ..infra.runner_io import output_path, write_stats
+from .building import built, naming_files
 from .console import complain, out
 from .errors import CommandError
 
@@ -56,17 +57,10 @@ def bench_demo(demo: Demo, config: BenchConfig, options: BaseModel | None, field
     Raises:
         CommandError: files, fields or options that cannot be used.
     """
-    try:
+    with naming_files():
         numbers = output_path(config.out, f"capacity_{demo.name}.json", overwrite=config.overwrite)
         picture = output_path(config.out, f"capacity_{demo.name}.png", overwrite=config.overwrite)
-    except FileExistsError as error:
-        raise CommandError(f"{error} (--overwrite)") from error
-    except (OSError, ValueError) as error:
-        raise CommandError(str(error)) from error
-    try:
-        engine = demo.build_engine(options)
-    except Exception as error:  # it is the demo's own code
-        raise CommandError(f"demo {demo.name!r} cannot be built: {describe(error)}") from error
+    engine = built(demo, options)
     try:
         points = asyncio.run(_measure(demo, engine, config, fields))
     except ValueError as error:

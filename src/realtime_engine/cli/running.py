@@ -18,7 +18,6 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from ..core.clock import MONOTONIC, NS_PER_S
-from ..core.errors import describe
 from ..core.messages import Chunk
 from ..infra.atomic_file import atomic_file
 from ..infra.control_log import ControlLog
@@ -30,6 +29,7 @@ from ..infra.offline import FilmDifference, OfflineSession, Replay, RunFailed, c
 from ..infra.runner_io import output_path, write_stats
 from ..infra.timing import FrameRecord, Milestone, RollingWindow, WindowSnapshot
 from ..infra.trace import chrome_trace
+from .building import built, naming_files
 from .console import complain, err, out
 from .errors import CommandError
 
@@ -86,16 +86,9 @@ def run_demo(
     Raises:
         CommandError: files, fields or options that cannot be used.
     """
-    try:
+    with naming_files():
         files = _Files(demo, config)
-    except FileExistsError as error:
-        raise CommandError(f"{error} (--overwrite)") from error
-    except (OSError, ValueError) as error:
-        raise CommandError(str(error)) from error
-    try:
-        engine = demo.build_engine(options)
-    except Exception as error:  # it is the demo's own code
-        raise CommandError(f"demo {demo.name!r} cannot be built: {describe(error)}") from error
+    engine = built(demo, options)
     try:
         with OfflineSession(engine, _SESSION) as session:
             run = _Run(demo, config, session, log, fields)

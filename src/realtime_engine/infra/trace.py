@@ -35,17 +35,17 @@ def chrome_trace(records: Iterable[FrameRecord], title: str) -> dict[str, Any]:
 
 def chrome_traces(sessions: Mapping[str, Iterable[FrameRecord]]) -> dict[str, Any]:
     """As :func:`chrome_trace`, of several sessions under each other: what each is called, and its frames."""
-    events: list[Event] = []
+    names: list[Event] = []
+    drawn: list[Event] = []
     process = 1
     for index, (title, records) in enumerate(sessions.items()):
         board = _Board(title, process)
         for number, record in enumerate(sorted(records, key=_begin_ns), 1 + index * _FLOWS):
             board.draw(record, number)
-        events += board.events()
+        names += board.names
+        drawn += board.events
         process = board.next_process
-    names = [event for event in events if event["ph"] == "M"]
-    drawn = sorted((event for event in events if event["ph"] != "M"), key=lambda event: event["ts"])
-    return {"displayTimeUnit": "ms", "traceEvents": names + drawn}
+    return {"displayTimeUnit": "ms", "traceEvents": names + sorted(drawn, key=lambda event: event["ts"])}
 
 
 def _begin_ns(record: FrameRecord) -> int:
@@ -60,15 +60,12 @@ class _Board:
         self._processes: dict[tuple[str, str | None], int] = {}
         self._tracks: dict[tuple[int, int], list[float]] = {}  # process, stage -> end of the last slice of each lane
         self._drawn: dict[tuple[object, ...], Event] = {}
-        self._names: list[Event] = [_name("process_name", server, 0, f"{title}: server")]
-        self._events: list[Event] = []
+        self.names: list[Event] = [_name("process_name", server, 0, f"{title}: server")]
+        self.events: list[Event] = []
 
     @property
     def next_process(self) -> int:
         return self._server + 1 + len(self._processes)
-
-    def events(self) -> list[Event]:
-        return self._names + self._events
 
     def draw(self, record: FrameRecord, number: int) -> None:
         slices = [self._slice(record, stage) for stage in PATH if record.span(stage)]
@@ -76,7 +73,7 @@ class _Board:
             phase = "s" if index == 0 else "f" if index == len(slices) - 1 else "t"
             flow = {key: drawn[key] for key in ("pid", "tid", "ts")}
             flow |= {"ph": phase, "id": number, "name": "input" if record.is_answer else "frame", "cat": "flow"}
-            self._events.append(flow | {"bp": "e"} if phase == "f" else flow)
+            self.events.append(flow | {"bp": "e"} if phase == "f" else flow)
 
     def _slice(self, record: FrameRecord, stage: Stage) -> Event:
         """The slice of a stage of a frame; viewers of one encode share those of the server."""
@@ -95,7 +92,7 @@ class _Board:
             drawn: Event = {"ph": "X", "pid": process, "tid": track, "ts": begin_us}
             drawn |= {"dur": duration_us, "name": label, "cat": stage.name, "args": args}
             self._drawn[known] = drawn
-            self._events.append(drawn)
+            self.events.append(drawn)
         return self._drawn[known]
 
     def _process(self, record: FrameRecord) -> int:
@@ -103,7 +100,7 @@ class _Board:
         if key not in self._processes:
             process = self._processes[key] = self.next_process
             name = f"viewer by {record.transport}" + (f" {record.viewer}" if record.viewer else "")
-            self._names.append(_name("process_name", process, 0, name))
+            self.names.append(_name("process_name", process, 0, name))
         return self._processes[key]
 
     def _track(self, process: int, stage: Stage, begin_us: float, duration_us: float) -> int:
@@ -115,9 +112,9 @@ class _Board:
         thread = row * _LANES + lane + 1
         if lane == len(ends):
             ends.append(0.0)
-            self._names.append(_name("thread_name", process, thread, stage.name))
+            self.names.append(_name("thread_name", process, thread, stage.name))
             order = {"ph": "M", "name": "thread_sort_index", "pid": process, "tid": thread}
-            self._names.append(order | {"args": {"sort_index": thread}})
+            self.names.append(order | {"args": {"sort_index": thread}})
         ends[lane] = max(ends[lane], begin_us + duration_us)
         return thread
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 from collections.abc import Callable
 from concurrent.futures import Executor
 
 from ..infra.video_input import VideoBuffer
-from ..infra.webrtc import IceConfig, PeerClosedError, Picture, PublisherEnd, PublisherPeer
-
-logger = logging.getLogger(__name__)
+from ..infra.webrtc import IceConfig, PeerClosedError, Picture, PublisherEnd, PublisherPeer, hang_up
 
 
 class Publishers:
@@ -80,16 +77,10 @@ class Publishers:
         replaced = list(self._peers.values())
         number = self._video.begin()
         self._peers[publisher_id] = peer
-        await _close(replaced)
+        await hang_up(replaced)
         return publisher_id, peer
 
     async def close(self) -> None:
         """Hang up on whoever sends."""
         self._closed = True
-        await _close(list(self._peers.values()))
-
-
-async def _close(peers: list[PublisherPeer]) -> None:
-    for outcome in await asyncio.gather(*(peer.close() for peer in peers), return_exceptions=True):
-        if isinstance(outcome, BaseException):
-            logger.error("a publisher could not be hung up on", exc_info=outcome)
+        await hang_up(self._peers.values())

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import logging
 import secrets
 from collections.abc import Callable
 
 from ..core.errors import RealtimeEngineError
 from ..infra.joining import FrameJoiner
-from ..infra.webrtc import CloseReason, IceConfig, PeerClosedError, SentFrame, SharedVideo, ViewerPeer
+from ..infra.webrtc import CloseReason, IceConfig, PeerClosedError, SentFrame, SharedVideo, ViewerPeer, hang_up
 from .clients import Clients
-
-logger = logging.getLogger(__name__)
 
 _MOST_VIEWERS = 8
 
@@ -97,10 +94,7 @@ class WebRtcViewers:
     async def close(self) -> None:
         """Hang up on all of them."""
         self._closed = True
-        peers = list(self._peers.values())
-        for outcome in await asyncio.gather(*(peer.close() for peer in peers), return_exceptions=True):
-            if isinstance(outcome, BaseException):
-                logger.error("a viewer could not be hung up on", exc_info=outcome)
+        await hang_up(self._peers.values())
 
     def _note_sent(self, viewer_id: str, sent: SentFrame) -> None:
         encoded = sent.encoded

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, Literal, Protocol
@@ -67,7 +68,7 @@ class _Outcome:
         return self.value
 
 
-class _OneTask:
+class _OneTask(ABC):
     """The turns that all runners take; a kind says how to begin a task and how to get at its outcome."""
 
     def __init__(self) -> None:
@@ -103,14 +104,17 @@ class _OneTask:
             self._closed = True
             self._end()
 
+    @abstractmethod
     def _begin(self, work: Callable[[], Any]) -> None:
-        raise NotImplementedError
+        """Begin the task, without waiting for its end."""
 
+    @abstractmethod
     def _outcome(self) -> _Outcome:
-        raise NotImplementedError
+        """That of the task, waiting for its end."""
 
     def _end(self) -> None:
         """Give back what the runner holds; nothing, unless a kind says otherwise."""
+        return None
 
 
 class SynchronousRunner(_OneTask):

@@ -20,6 +20,7 @@ from .peer import CloseReason, ViewerPeer
 from .ports import UdpPorts
 from .rate import LEAST_BITRATE, MOST_BITRATE
 from .receiver import ReceivedFrame, WebRtcReceiver
+from .remote import RemotePeer, hang_up
 from .route import Route, RouteKind, find_route
 from .shared import SharedVideo
 from .source import FrameSource, FrameSubscription
@@ -55,6 +56,7 @@ __all__ = [
     "PublisherPeer",
     "ReceivedFrame",
     "SentFrame",
+    "RemotePeer",
     "Route",
     "RouteKind",
     "SharedVideo",
@@ -72,6 +74,7 @@ __all__ = [
     "create_encoder",
     "default_bitrate",
     "find_route",
+    "hang_up",
     "frame_message",
     "parse_frame_message",
 ]

@@ -6,7 +6,7 @@ import asyncio
 import enum
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Generic, TypeVar
 
 from aiortc import RTCPeerConnection, RTCRtpReceiver, RTCRtpSender, RTCSessionDescription
@@ -27,6 +27,15 @@ async def packets_received(end: RTCRtpSender | RTCRtpReceiver) -> int:
     return sum(entry.packetsReceived for entry in stats.values() if entry.type == "transport")
 
 
+async def hang_up(peers: Iterable[RemotePeer[Any]]) -> None:
+    """Close all of them, each whatever becomes of the others."""
+    closing = list(peers)
+    outcomes = await asyncio.gather(*(peer.close() for peer in closing), return_exceptions=True)
+    for peer, outcome in zip(closing, outcomes, strict=True):
+        if isinstance(outcome, BaseException):
+            logger.error("a %s could not be hung up on", peer.who, exc_info=outcome)
+
+
 class RemotePeer(ABC, Generic[Reason]):
     """The other end of one connection. All methods belong to the event loop that it was made on.
 
@@ -38,7 +47,7 @@ class RemotePeer(ABC, Generic[Reason]):
         server, gone, vanished: the reasons of a :meth:`close`, of the other end's good-bye, and of a broken connection.
 
     Attributes:
-        answer: the SDP answer, once negotiated.
+        answer: the SDP answer, once negotiated. who: see above.
     """
 
     def __init__(
@@ -55,7 +64,7 @@ class RemotePeer(ABC, Generic[Reason]):
     ) -> None:
         self.answer = ""
         self._connection = connection
-        self._who = who
+        self.who = who
         self._mid, self._ufrag = mid, ufrag
         self._on_closed = on_closed
         self._server, self._gone, self._vanished = server, gone, vanished
@@ -74,13 +83,13 @@ class RemotePeer(ABC, Generic[Reason]):
         Errors: ``BadCandidateError`` for a malformed fragment or an ICE restart, ``PeerClosedError``.
         """
         if self._closing is not None:
-            raise PeerClosedError(f"this {self._who}'s connection is closed")
+            raise PeerClosedError(f"this {self.who}'s connection is closed")
         parsed = parse_fragment(fragment)
         if parsed.ufrag not in (None, self._ufrag):
             raise BadCandidateError("ICE restart is not supported: the fragment has another ice-ufrag than the offer")
         self._candidates += len(parsed.candidates)
         if self._candidates > _MOST_CANDIDATES:
-            raise BadCandidateError(f"at most {_MOST_CANDIDATES} candidates are taken from one {self._who}")
+            raise BadCandidateError(f"at most {_MOST_CANDIDATES} candidates are taken from one {self.who}")
         for value in parsed.candidates:
             await self._connection.addIceCandidate(to_candidate(value, self._mid))
 
@@ -127,7 +136,7 @@ class RemotePeer(ABC, Generic[Reason]):
 
     def _begin_close(self, reason: Reason) -> asyncio.Task[None]:
         if self._closing is None:
-            self._closing = asyncio.create_task(self._close(reason), name=f"close a {self._who}")
+            self._closing = asyncio.create_task(self._close(reason), name=f"close a {self.who}")
         return self._closing
 
     async def _close(self, reason: Reason) -> None:
@@ -135,9 +144,9 @@ class RemotePeer(ABC, Generic[Reason]):
             task.cancel()
         self._let_go()
         await self._connection.close()
-        logger.info("a %s's connection ended: %s", self._who, reason.value)
+        logger.info("a %s's connection ended: %s", self.who, reason.value)
         if self._on_closed is not None:
             try:
                 self._on_closed(reason)
             except Exception:
-                logger.exception("the callback that was told of a %s's end failed", self._who)
+                logger.exception("the callback that was told of a %s's end failed", self.who)
