@@ -93,8 +93,13 @@ class Toy:
             self.prompt[row] = len(batch.conditioning[batch.slots[row]]["prompt"])
 
     def hot(self, batch) -> None:
-        for row in batch.rows_in_order():
-            self.advance(row, batch.conditioning[batch.slots[row]])
+        before = self.state.copy()
+        try:
+            for row in batch.rows_in_order():
+                self.advance(row, batch.conditioning[batch.slots[row]])
+        except BaseException:
+            self.state = before
+            raise
         batch.data["state"] = self.state.copy()
 
     def advance(self, row: int, conditioning: Mapping[str, Any]) -> None:

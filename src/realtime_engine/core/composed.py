@@ -25,6 +25,7 @@ from .lanes import (
     cuda_torch,
     error_of,
     inline_lanes,
+    late_lanes,
     submit,
     thread_lanes,
 )
@@ -62,7 +63,9 @@ class ComposedEngine:
             elsewhere. ``"thread"`` gives ENCODE, and DEFERRED of a pipeline, worker threads where there is no CUDA;
             with CUDA it feeds ENCODE's stream from a worker thread, so that an encode which waits for the device
             (``.item()``, a copy from pageable memory) or computes long on the host holds up nobody else. Settings that
-            torch keeps for each thread (gradients, autocast) are then the stage's own business.
+            torch keeps for each thread (gradients, autocast) are then the stage's own business. ``"late"`` is for
+            tests: everything on the stepping thread, and in a pipeline DEFERRED after the HOT beside which it may run,
+            so that what HOT overwrites too early shows every time.
 
     Not thread-safe: the serve loop calls it from one thread.
 
@@ -79,11 +82,12 @@ class ComposedEngine:
         *,
         pipeline: bool | None = None,
         midrun_attach: bool = True,
-        lanes: Literal["auto", "thread"] = "auto",
+        lanes: Literal["auto", "thread", "late"] = "auto",
     ) -> None:
-        if lanes not in ("auto", "thread"):
-            raise ValueError(f'lanes must be "auto" or "thread", got {lanes!r}')
+        if lanes not in ("auto", "thread", "late"):
+            raise ValueError(f'lanes must be "auto", "thread" or "late", got {lanes!r}')
         self._model = model
+        self._pipeline_choice = pipeline
         self._midrun_attach = midrun_attach
         self._lane_choice = lanes
         stages = checked_stages(model)
@@ -227,6 +231,15 @@ class ComposedEngine:
         """The row of a session, ``None`` when it is not attached."""
         row = self._rows.get(session_id)
         return None if row is None else row.index
+
+    def late_twin(self) -> ComposedEngine | None:
+        """Another engine for the same model, in a pipeline with ``lanes="late"``; for tests, in place of this one.
+
+        ``None`` for an engine that was told ``pipeline=False``: its stages never overlap.
+        """
+        if self._pipeline_choice is False:
+            return None
+        return ComposedEngine(self._model, pipeline=True, midrun_attach=self._midrun_attach, lanes="late")
 
     # -- arming
 
@@ -397,6 +410,9 @@ class ComposedEngine:
             )
 
     def _open_lanes(self) -> Lanes:
+        if self._lane_choice == "late":
+            self._lanes = late_lanes()
+            return self._lanes
         torch = cuda_torch(declared=self._cuda_device is not None)
         if torch is not None:
             device = self._cuda_device() if self._cuda_device is not None else None

@@ -1,4 +1,4 @@
-"""Where stages run: inline, on a CUDA stream, or on a worker thread.
+"""Where stages run: inline, at once or late, on a CUDA stream, or on a worker thread.
 
 torch is looked up, never imported by name: it is used only when the process has it already or the model declares a
 CUDA device.
@@ -11,15 +11,17 @@ import importlib
 import sys
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from enum import Enum, auto
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from .errors import reraise_interrupt
 
-__all__ = ["Lane", "Lanes", "cuda_torch", "cuda_lanes", "inline_lanes", "thread_lanes"]
+__all__ = ["Lane", "Lanes", "cuda_torch", "cuda_lanes", "inline_lanes", "late_lanes", "thread_lanes"]
 
 
 class Lane(Enum):
@@ -106,7 +108,7 @@ class InlineLane:
     """Runs work at once, on the caller's thread; what it raises comes out of :meth:`submit`."""
 
     def submit(self, work: Callable[[], None], after: Iterable[Completion] = ()) -> Completion:
-        work()
+        _run_after(after, work)
         return DONE
 
     def sync(self) -> None:
@@ -116,6 +118,48 @@ class InlineLane:
 def inline_lanes() -> Lanes:
     lane = InlineLane()
     return Lanes(lane, lane, lane)
+
+
+class LateLane:
+    """Runs work when somebody waits for it, and not before; what it raises comes out of the completion's ``wait``."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[_LateCompletion] = deque()
+
+    def submit(self, work: Callable[[], None], after: Iterable[Completion] = ()) -> Completion:
+        completion = _LateCompletion(self, partial(_run_after, tuple(after), work))
+        self._waiting.append(completion)
+        return completion
+
+    def sync(self) -> None:
+        while self._waiting:
+            self._waiting.popleft().run()
+
+
+class _LateCompletion:
+    def __init__(self, lane: LateLane, work: Callable[[], None]) -> None:
+        self._lane = lane
+        self._work = work
+        self._ended: Completion | None = None
+
+    def run(self) -> None:
+        self._ended = submit(_INLINE, self._work)
+
+    def done(self) -> bool:
+        return self._ended is not None
+
+    def wait(self) -> None:
+        self._lane.sync()
+        if self._ended is not None:
+            self._ended.wait()
+
+
+_INLINE = InlineLane()
+
+
+def late_lanes() -> Lanes:
+    """All on the calling thread, DEFERRED as late as the contract lets it be: after the HOT that runs beside it."""
+    return Lanes(_INLINE, LateLane(), _INLINE)
 
 
 # -- CUDA
@@ -234,7 +278,7 @@ def _work_off(orders: SimpleQueue[_Order | None]) -> None:
         del order, future, after, work  # hold no batch while waiting for the next
 
 
-def _run_after(after: tuple[Completion, ...], work: Callable[[], None]) -> None:
+def _run_after(after: Iterable[Completion], work: Callable[[], None]) -> None:
     for completion in after:
         with contextlib.suppress(BaseException):  # whoever holds that completion deals with its error
             completion.wait()

@@ -18,8 +18,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+from ..core.composed import ComposedEngine
 from ..core.contract import AdmissionError, RealtimeInterface, SessionInit, StepResult
 from ..core.equality import same_value
 from ..core.errors import StepFailure, describe
@@ -337,23 +339,59 @@ def _differ(case: EngineCase, left: list[Any], right: list[Any]) -> bool:
     return newest >= 0 and not case.same(left[newest], right[newest])
 
 
+def check_late_decode(case: EngineCase) -> None:
+    """In a pipeline, DEFERRED of a chunk may come after HOT of the next, and after a detach, and sees nothing of it.
+
+    For a :class:`ComposedEngine` of which ``pipeline=False`` is not said, also where it makes no pipeline of itself.
+    """
+    engine = case.make_engine(3)
+    late = engine.late_twin() if isinstance(engine, ComposedEngine) else None
+    if late is None:
+        return
+    drive = Drive(case, late)
+    drive.attach(0, 1, 2)
+    for _ in range(3):
+        drive.step(0, 1, 2)
+    drive.detach(1)
+    for _ in range(2):
+        drive.step(0, 2)
+    drive.flush()
+    for index in (0, 2):
+        alone = _run(case, case.make_engine(3), (index,), steps=5)
+        promise = f"session {index} when a chunk's DEFERRED comes after the next chunk's HOT"
+        _assert_same(case, drive.outputs[index], alone[index], promise)
+
+
 def check_failure_boundary(case: EngineCase) -> None:
-    """After a step that failed for one session, the other goes on as if nothing had been, and so can the first."""
+    """After a step that failed for one session, all go on as if nothing had been.
+
+    The step fails in front of HOT, and within it where HOT first reads the conditioning of a session.
+    """
     if case.make_faulty is None:
         return
+    error = RuntimeError("injected")
+    plan = _check_failure(case, "a failed step", lambda plan: plan.fail("hot", error, session_id=name_of(0)))
+    assert plan.raised, "make_faulty never asked the plan: put a FaultyModel around the model"
+    for culprit in map(name_of, (0, 1)):
+        event = f"a step that failed when it read the conditioning of {culprit}"
+        _check_failure(case, event, partial(FaultPlan.poison, hook="hot", error=error, session_id=culprit))
+
+
+def _check_failure(case: EngineCase, event: str, order: Callable[[FaultPlan], None]) -> FaultPlan:
+    """Two sessions' third step goes as ordered, and then is made again; returns the plan."""
+    assert case.make_faulty is not None
     plan = FaultPlan()
     drive = Drive(case, case.make_faulty(2, plan))
     drive.attach(0, 1)
     for _ in range(2):
         drive.hold(0, 1)
-    plan.fail("hot", RuntimeError("injected"), session_id=name_of(0))
+    order(plan)
     try:
         drive.hold(0, 1)
     except StepFailure as failure:
         drive.keep(failure.results)
-    except Exception as error:
-        assert "injected" in str(error), f"a stage raised RuntimeError('injected'), step() raised {describe(error)}"
-    assert plan.raised, "make_faulty never asked the plan: put a FaultyModel around the model"
+    except Exception as raised:
+        assert "injected" in str(raised), f"a stage raised RuntimeError('injected'), step() raised {describe(raised)}"
     for _ in range(2):
         drive.hold(0, 1)
     drive.flush()
@@ -364,8 +402,9 @@ def check_failure_boundary(case: EngineCase) -> None:
     clean.flush()
     for index in (0, 1):
         got = drive.outputs[index]
-        _assert_same(case, got, clean.outputs[index][: len(got)], f"session {index} around a failed step")
-        assert len(got) >= 4, f"session {index} lost {4 - len(got)} of 4 chunks to a failed step"
+        _assert_same(case, got, clean.outputs[index][: len(got)], f"session {index} around {event}")
+        assert len(got) >= 4, f"session {index} lost {4 - len(got)} of 4 chunks to {event}"
+    return plan
 
 
 def check_replica_parity(case: EngineCase) -> None:
@@ -389,6 +428,7 @@ CHECKS: dict[str, Callable[[EngineCase], None]] = {
         check_warm_up,
         check_lossless_join,
         check_lossless_detach,
+        check_late_decode,
         check_heavy_change,
         check_failure_boundary,
         check_replica_parity,

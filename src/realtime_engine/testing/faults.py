@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from ..core.contract import EngineManifest, RealtimeInterface, SessionInit, StepResult
 from ..core.lanes import Lane
@@ -35,11 +36,32 @@ class FaultPlan:
     def __init__(self, decide: Decide | None = None) -> None:
         self._decide = decide
         self._orders: list[_Order] = []
+        self._poisons: list[tuple[str, str, BaseException]] = []
         self.raised = 0
 
     def fail(self, hook: str, error: BaseException, *, session_id: str | None = None, times: int = 1) -> None:
         """Let the next ``times`` calls of ``hook`` that concern ``session_id`` (``None``: any) raise ``error``."""
         self._orders.append(_Order(hook, error, session_id, times))
+
+    def poison(self, hook: str, error: BaseException, *, session_id: str) -> None:
+        """Let the next call of a model's stage ``hook`` with ``session_id`` raise ``error`` from within: where it first
+        looks at the conditioning of that session. A stage that does not look does not fail."""
+        self._poisons.append((hook, session_id, error))
+
+    @contextmanager
+    def poisoned(self, hook: str, batch: StageBatch) -> Iterator[None]:
+        """Put the ordered poison into a batch for as long as a stage runs."""
+        given: dict[str, Mapping[str, Any]] = {}
+        for order in list(self._poisons):
+            ordered_hook, session_id, error = order
+            if ordered_hook == hook and session_id in batch.conditioning:
+                self._poisons.remove(order)
+                given[session_id] = batch.conditioning[session_id]
+                batch.conditioning[session_id] = _Poison(self, error)
+        try:
+            yield
+        finally:
+            batch.conditioning.update(given)
 
     def check(self, hook: str, session_ids: Collection[str]) -> None:
         """Raise if this call is to fail."""
@@ -56,6 +78,27 @@ class FaultPlan:
                 order.times -= 1
                 return order.error
         return None
+
+
+class _Poison(Mapping[str, Any]):
+    """Conditioning that nobody can read."""
+
+    def __init__(self, plan: FaultPlan, error: BaseException) -> None:
+        self._plan = plan
+        self._error = error
+
+    def __getitem__(self, key: str) -> Any:
+        self._raise()
+
+    def __iter__(self) -> Iterator[str]:
+        self._raise()
+
+    def __len__(self) -> int:
+        self._raise()
+
+    def _raise(self) -> NoReturn:
+        self._plan.raised += 1
+        raise self._error.with_traceback(None)
 
 
 class FaultyEngine:
@@ -120,5 +163,7 @@ class _FaultyStage:
         self._plan = plan
 
     def __call__(self, batch: StageBatch) -> None:
-        self._plan.check(self.lane.name.lower(), batch.due)
-        self._stage(batch)
+        hook = self.lane.name.lower()
+        self._plan.check(hook, batch.due)
+        with self._plan.poisoned(hook, batch):
+            self._stage(batch)
