@@ -28,9 +28,10 @@ MODES = {
     "pipelined": {"pipeline": True},
     "threaded": {"pipeline": False, "lanes": "thread"},
     "threaded-pipelined": {"pipeline": True, "lanes": "thread"},
+    "late-pipelined": {"pipeline": True, "lanes": "late"},
 }
 every_mode = pytest.mark.parametrize("mode", list(MODES))
-pipelined_modes = pytest.mark.parametrize("mode", ["pipelined", "threaded-pipelined"])
+pipelined_modes = pytest.mark.parametrize("mode", ["pipelined", "threaded-pipelined", "late-pipelined"])
 
 
 def build(mode: str = "inline", model: RecordingModel | None = None, **options) -> ComposedEngine:

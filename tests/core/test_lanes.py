@@ -8,7 +8,15 @@ import threading
 import pytest
 
 from realtime_engine import ComposedEngine, Lane, SessionInit, StepFailure
-from realtime_engine.core.lanes import InlineLane, ThreadLane, cuda_torch, inline_lanes, thread_lanes
+from realtime_engine.core.lanes import (
+    InlineLane,
+    LateLane,
+    ThreadLane,
+    cuda_torch,
+    inline_lanes,
+    late_lanes,
+    thread_lanes,
+)
 from realtime_engine.examples import CpuStageModel
 
 from .fake_torch import FakeTorch
@@ -37,6 +45,35 @@ class TestInline:
     def test_sync_has_nothing_to_wait_for(self):
         for lane in inline_lanes():
             lane.sync()
+
+
+class TestLate:
+    def test_work_runs_in_order_when_somebody_waits_for_it(self):
+        lane, ran = LateLane(), []
+        first, second, third = (lane.submit(lambda n=n: ran.append(n)) for n in range(3))
+        assert ran == [] and not first.done()
+        second.wait()
+        assert ran == [0, 1]
+        assert first.done() and second.done() and not third.done()
+        lane.sync()
+        second.wait()
+        assert ran == [0, 1, 2]
+
+    def test_what_work_raises_comes_out_of_its_own_wait_each_time(self):
+        lane = LateLane()
+        bad, good = lane.submit(lambda: 1 / 0), lane.submit(lambda: None)
+        lane.sync()
+        for _ in range(2):
+            with pytest.raises(ZeroDivisionError):
+                bad.wait()
+        good.wait()
+
+    def test_what_comes_after_it_on_another_lane_runs_it_first(self):
+        lanes, ran = late_lanes(), []
+        decoded = lanes.deferred.submit(lambda: ran.append("deferred"))
+        lanes.hot.submit(lambda: ran.append("hot"))
+        lanes.encode.submit(lambda: ran.append("encode"), after=(decoded,))
+        assert ran == ["hot", "deferred", "encode"]
 
 
 class TestThread:

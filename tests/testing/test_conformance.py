@@ -424,6 +424,68 @@ def test_a_model_that_moves_before_it_fails_is_noticed():
         )
 
 
+class MovesRowByRow(Toy):
+    """Not boundary-atomic: rows that come before the one that fails have moved."""
+
+    def hot(self, batch) -> None:
+        for row in batch.rows_in_order():
+            self.advance(row, batch.conditioning[batch.slots[row]])
+        batch.data["state"] = self.state.copy()
+
+
+class MovesInTheFirstOfTwoStages(Toy):
+    """Not boundary-atomic: when the second HOT stage fails, the first has moved its rows."""
+
+    def stages(self):
+        return [*super().stages(), _Stage(Lane.HOT, lambda batch: None)]
+
+
+@pytest.mark.parametrize("options", [{}, {"pipeline": True}], ids=str)
+@pytest.mark.parametrize(
+    ("model", "promise"),
+    [
+        (MovesRowByRow, "session 0 around a step that failed when it read the conditioning of session-1"),
+        (MovesInTheFirstOfTwoStages, "around a step that failed in front of its second HOT stage"),
+    ],
+)
+def test_a_model_that_has_moved_when_it_fails_is_noticed(model, promise, options):
+    def make(max_sessions: int, plan=None) -> ComposedEngine:
+        toy = model(max_sessions)
+        return ComposedEngine(toy if plan is None else FaultyModel(toy, plan), **options)
+
+    with pytest.raises(AssertionError, match=promise):
+        check_engine(EngineCase(make_engine=make, make_faulty=make))
+
+
+class DecodesFromTheState(Toy):
+    """HOT of the next chunk overwrites what DEFERRED of this one reads, where they overlap."""
+
+    def hot(self, batch) -> None:
+        super().hot(batch)
+        batch.data["state"] = self.state
+
+
+class DecodesByPlace(Toy):
+    """DEFERRED looks for a row's share by its place among those that HOT saw."""
+
+    def hot(self, batch) -> None:
+        super().hot(batch)
+        batch.data["latents"] = [batch.data["state"][row] for row in batch.rows_in_order()]
+
+    def picture(self, batch, row: int) -> Any:
+        return np.full(self.shape, batch.data["latents"][batch.rows_in_order().index(row)])
+
+
+@pytest.mark.parametrize("model", [DecodesFromTheState, DecodesByPlace])
+def test_what_a_late_decode_would_show_is_noticed_without_a_pipeline(model):
+    with pytest.raises(AssertionError, match="DEFERRED comes after the next chunk's HOT"):
+        check_engine(EngineCase(make_engine=lambda n: ComposedEngine(model(n))))
+
+
+def test_an_engine_that_will_never_have_a_pipeline_need_not_bear_a_late_decode():
+    check_engine(EngineCase(make_engine=lambda n: ComposedEngine(DecodesFromTheState(n), pipeline=False)))
+
+
 def test_a_plan_that_is_never_asked_is_noticed():
     with pytest.raises(AssertionError, match="never asked the plan"):
         check_engine(

@@ -49,6 +49,43 @@ def test_an_order_for_a_session_leaves_others_alone():
     engine.step({"b": {}})
 
 
+def test_an_order_can_let_some_calls_pass_first():
+    plan = FaultPlan()
+    engine = FaultyEngine(ScriptedEngine(), plan)
+    plan.fail("step", ValueError(), session_id="b", skip=1)
+    for due in ({"b": {}}, {"a": {}}):
+        engine.step(due)
+    with pytest.raises(ValueError):
+        engine.step({"b": {}})
+    engine.step({"b": {}})
+
+
+def test_poison_raises_where_the_stage_looks_at_the_conditioning_and_is_gone_with_the_next_step():
+    plan = FaultPlan()
+    model = CpuStageModel(2)
+    engine = ComposedEngine(FaultyModel(model, plan), pipeline=False)
+    for name in "ab":
+        engine.attach(SessionInit(name))
+    due = {"a": {"move": 1}, "b": {"move": 2}}
+    plan.poison("hot", ValueError("poisoned"), session_id="b")
+    engine.step({"a": {"move": 1}})
+    assert plan.raised == 0
+    with pytest.raises(ValueError, match="poisoned"):
+        engine.step(due)
+    assert plan.raised == 1
+    assert [result.session_id for result in engine.step(due)] == ["a", "b"]
+
+
+def test_poison_spares_a_stage_that_does_not_look():
+    plan = FaultPlan()
+    engine = ComposedEngine(FaultyModel(CpuStageModel(1), plan), pipeline=False)
+    engine.attach(SessionInit("a"))
+    plan.poison("deferred", ValueError("poisoned"), session_id="a")
+    for _ in range(2):
+        assert len(engine.step({"a": {"move": 1}})) == 1
+    assert plan.raised == 0
+
+
 def test_decide_is_asked_for_each_call():
     asked = []
 

@@ -133,7 +133,10 @@ class LateLane:
 
     def sync(self) -> None:
         while self._waiting:
-            self._waiting.popleft().run()
+            self.run_next()
+
+    def run_next(self) -> None:
+        self._waiting.popleft().run()
 
 
 class _LateCompletion:
@@ -149,9 +152,9 @@ class _LateCompletion:
         return self._ended is not None
 
     def wait(self) -> None:
-        self._lane.sync()
-        if self._ended is not None:
-            self._ended.wait()
+        while self._ended is None:
+            self._lane.run_next()
+        self._ended.wait()
 
 
 _INLINE = InlineLane()

@@ -365,20 +365,22 @@ def check_late_decode(case: EngineCase) -> None:
 def check_failure_boundary(case: EngineCase) -> None:
     """After a step that failed for one session, all go on as if nothing had been.
 
-    The step fails in front of HOT, and within it where HOT first reads the conditioning of a session.
+    The step fails in front of its first and of its second HOT stage, and where one first reads the conditioning of a
+    session: by then others may have changed what they should not.
     """
     if case.make_faulty is None:
         return
     error = RuntimeError("injected")
-    plan = _check_failure(case, "a failed step", lambda plan: plan.fail("hot", error, session_id=name_of(0)))
-    assert plan.raised, "make_faulty never asked the plan: put a FaultyModel around the model"
+    for skip, event in enumerate(("a failed step", "a step that failed in front of its second HOT stage")):
+        plan = _check_failure(case, event, partial(FaultPlan.fail, hook="hot", error=error, skip=skip))
+        assert plan.raised, "make_faulty never asked the plan: put a FaultyModel around the model"
     for culprit in map(name_of, (0, 1)):
         event = f"a step that failed when it read the conditioning of {culprit}"
         _check_failure(case, event, partial(FaultPlan.poison, hook="hot", error=error, session_id=culprit))
 
 
 def _check_failure(case: EngineCase, event: str, order: Callable[[FaultPlan], None]) -> FaultPlan:
-    """Two sessions' third step goes as ordered, and then is made again; returns the plan."""
+    """Two sessions' third step goes as ordered, or the fourth, and is made again; returns the plan."""
     assert case.make_faulty is not None
     plan = FaultPlan()
     drive = Drive(case, case.make_faulty(2, plan))
@@ -386,14 +388,14 @@ def _check_failure(case: EngineCase, event: str, order: Callable[[FaultPlan], No
     for _ in range(2):
         drive.hold(0, 1)
     order(plan)
-    try:
-        drive.hold(0, 1)
-    except StepFailure as failure:
-        drive.keep(failure.results)
-    except Exception as raised:
-        assert "injected" in str(raised), f"a stage raised RuntimeError('injected'), step() raised {describe(raised)}"
-    for _ in range(2):
-        drive.hold(0, 1)
+    for _ in range(3):
+        try:
+            drive.hold(0, 1)
+        except StepFailure as failure:
+            drive.keep(failure.results)
+        except Exception as raised:
+            what = describe(raised)
+            assert "injected" in str(raised), f"a stage raised RuntimeError('injected'), step() raised {what}"
     drive.flush()
     clean = Drive(case, case.make_engine(2))
     clean.attach(0, 1)

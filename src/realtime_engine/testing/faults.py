@@ -20,6 +20,7 @@ class _Order:
     error: BaseException
     session_id: str | None
     times: int
+    skip: int
 
 
 class FaultPlan:
@@ -39,9 +40,12 @@ class FaultPlan:
         self._poisons: list[tuple[str, str, BaseException]] = []
         self.raised = 0
 
-    def fail(self, hook: str, error: BaseException, *, session_id: str | None = None, times: int = 1) -> None:
-        """Let the next ``times`` calls of ``hook`` that concern ``session_id`` (``None``: any) raise ``error``."""
-        self._orders.append(_Order(hook, error, session_id, times))
+    def fail(
+        self, hook: str, error: BaseException, *, session_id: str | None = None, times: int = 1, skip: int = 0
+    ) -> None:
+        """Let the next ``times`` calls of ``hook`` that concern ``session_id`` (``None``: any) raise ``error``, once
+        ``skip`` such calls have passed."""
+        self._orders.append(_Order(hook, error, session_id, times, skip))
 
     def poison(self, hook: str, error: BaseException, *, session_id: str) -> None:
         """Let the next call of a model's stage ``hook`` with ``session_id`` raise ``error`` from within: where it first
@@ -75,8 +79,10 @@ class FaultPlan:
     def _ordered(self, hook: str, session_ids: Collection[str]) -> BaseException | None:
         for order in self._orders:
             if order.times > 0 and order.hook == hook and (order.session_id is None or order.session_id in session_ids):
-                order.times -= 1
-                return order.error
+                if order.skip == 0:
+                    order.times -= 1
+                    return order.error
+                order.skip -= 1
         return None
 
 
