@@ -1,0 +1,96 @@
+"""What docs/writing-a-demo.md says of torch: its network is served, keeps the contract, and each mistake is found."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from realtime_engine.client import RealtimeClient
+
+from ..cli.support import PATIENCE_S, Command
+
+torch = pytest.importorskip("torch")
+
+PAGE = (Path(__file__).parents[2] / "docs" / "writing-a-demo.md").read_text()
+CHAPTER = PAGE.partition("## From an nn.Module to a batched demo\n")[2].partition("\n## ")[0]
+NETWORK, TEST = re.findall(r"^```python\n(.*?)^```$", CHAPTER, re.DOTALL | re.MULTILINE)
+MISTAKES = re.findall(r"^\*\*(.*?)\.\*\*(.*?)\n    AssertionError: (.*?)\n", CHAPTER, re.DOTALL | re.MULTILINE)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def changed(listing: str, diffs: str) -> str:
+    """The listing after every ``diff`` block in ``diffs``."""
+    for diff in re.findall(r"^```diff\n(.*?)^```$", diffs, re.DOTALL | re.MULTILINE):
+        old, new = ("".join(re.findall(rf"^[{sign}](.*\n)", diff, re.MULTILINE)) for sign in "-+")
+        assert listing.count(old) == 1, f"the listing has {listing.count(old)} times\n{old}"
+        listing = listing.replace(old, new)
+    return listing
+
+
+def the_test(monkeypatch: pytest.MonkeyPatch, listing: str) -> Callable[[], None]:
+    """The page's test of this listing."""
+    module = ModuleType("my_network")
+    monkeypatch.setitem(sys.modules, "my_network", module)
+    exec(compile(listing, "my_network.py", "exec"), module.__dict__)
+    scope: dict[str, Any] = {}
+    exec(compile(TEST, "test_medium.py", "exec"), scope)
+    (test,) = (value for name, value in scope.items() if name.startswith("test_"))
+    return test  # type: ignore[no-any-return]
+
+
+def test_the_network_keeps_the_contract(monkeypatch: pytest.MonkeyPatch) -> None:
+    the_test(monkeypatch, NETWORK)()
+
+
+def test_there_are_four_mistakes_and_each_changes_the_listing() -> None:
+    assert len(MISTAKES) == 4 and CHAPTER.count("AssertionError: ") == 4
+    assert all(changed(NETWORK, diffs) != NETWORK for _, diffs, _ in MISTAKES)
+
+
+@pytest.mark.parametrize(("diffs", "message"), [m[1:] for m in MISTAKES], ids=[m[0] for m in MISTAKES])
+def test_a_mistake_is_found_with_the_message_that_is_shown(
+    monkeypatch: pytest.MonkeyPatch, diffs: str, message: str
+) -> None:
+    test = the_test(monkeypatch, changed(NETWORK, diffs))
+    with pytest.raises(AssertionError, match=f"^{re.escape(message)}$"):
+        test()
+
+
+async def test_the_network_is_served_as_shown_and_a_splash_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "my_network.py").write_text(NETWORK)
+    (command,) = re.findall(r"^    realtime-engine (.*)$", CHAPTER, re.MULTILINE)
+    with Command(*command.split(), "--port", "0", cwd=tmp_path) as running:
+        async with RealtimeClient.connect(running.url(), context={"seed": 7}, transport="mjpeg") as client:
+            for _ in range(30):
+                calm = await client.next_frame(PATIENCE_S)
+            assert calm.pixels.shape == (216, 384, 3)
+            client.press("Space")
+            await asyncio.wait_for(rough_frame(client, 1.5 * roughness(calm.pixels)), PATIENCE_S)
+        assert running.interrupt() == 0
+
+
+async def rough_frame(client: RealtimeClient, least: float) -> None:
+    async for frame in client.frames():
+        if roughness(frame.pixels) > least:
+            return
+    raise AssertionError("the client was closed")
+
+
+def roughness(pixels: np.ndarray[Any, Any]) -> float:
+    """Mean step from a grid cell to the one on its right."""
+    return float(np.abs(np.diff(pixels[4::8, 4::8].astype(np.float64), axis=1)).mean())
