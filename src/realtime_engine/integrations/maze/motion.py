@@ -77,6 +77,21 @@ class Controls:
         moves = [_pointer(given.get("events", ())) for given in conditioning]
         self.pointer = np.array(moves, np.float64).reshape(-1, 2)
 
+    @classmethod
+    def of(
+        cls,
+        forward: NDArray[np.float64],
+        strafe: NDArray[np.float64],
+        turn: NDArray[np.float64],
+        run: NDArray[np.bool_],
+        pointer: NDArray[np.float64],
+    ) -> Controls:
+        """Controls that are arrays already."""
+        controls = cls([])
+        controls.forward, controls.strafe, controls.turn = forward, strafe, turn
+        controls.run, controls.pointer = run, pointer
+        return controls
+
 
 def _axis(given: Mapping[str, Any], name: str) -> float:
     return min(max(_number(given.get(name, 0.0), name), -1.0), 1.0)

@@ -20,7 +20,7 @@ from .palette import ORB_COLOURS, TABLE_SIZE, Theme
 from .rays import Eyes, Floats, Hits, cast_rays
 from .shading import MOST_VISIBLE, Shading
 from .sprites import PROFILE, Orbs, draw_orbs, glow_table, light_on_walls, see_orbs
-from .textures import LEVELS, TILE_SIDE, WALL_KINDS, WALL_SIDE, halve, wall_textures
+from .textures import LEVELS, TILE_SIDE, WALL_KINDS, WALL_SIDE, Levels, halve, wall_textures
 from .world import ATLAS_ROWS, LIGHT_SIDE, MIPS, STRIDE, World, mip_origin
 
 FIELD = 0.78
@@ -83,9 +83,10 @@ class Renderer:
     Args:
         rows: worlds that it can hold.
         width, height: of the output, in pixels; multiples of 4.
+        walls: (WALL_KINDS, WALL_SIDE, WALL_SIDE) levels, indexed [kind, u, v]; without, those of the maze.
     """
 
-    def __init__(self, rows: int, width: int, height: int) -> None:
+    def __init__(self, rows: int, width: int, height: int, walls: Levels | None = None) -> None:
         self.width, self.height = width, height
         self._inner_width, self._inner_height = width * 3 // 4, (height + _PADDING) * 3 // 4
         self._focal = np.float32(FIELD * self._inner_width)
@@ -94,10 +95,10 @@ class Renderer:
         self._across = across
         self._tangents = (across + np.float32(0.5)) / self._focal
         self._down = np.arange(self._inner_height, dtype=np.float32) + np.float32(0.5)
-        walls, self._wall_base = _wall_atlas()
-        self._flats = len(walls)
-        self._texels = np.zeros(len(walls) + rows * 2 * _ATLAS, np.uint16)
-        self._texels[: len(walls)] = walls
+        atlas, self._wall_base = _wall_atlas(wall_textures() if walls is None else walls)
+        self._flats = len(atlas)
+        self._texels = np.zeros(len(atlas) + rows * 2 * _ATLAS, np.uint16)
+        self._texels[: len(atlas)] = atlas
         self._kinds = np.ones((rows, SIZE * SIZE), np.uint8)
         self._light = np.zeros((rows, LIGHT_SIDE * LIGHT_SIDE), np.int16)
         self._colours = np.zeros((rows, TABLE_SIZE), np.uint32)
@@ -274,13 +275,13 @@ def _fixed(values: NDArray[np.floating[Any]]) -> Ints:
     return fixed
 
 
-def _wall_atlas() -> tuple[NDArray[np.uint16], Ints]:
+def _wall_atlas(textures: Levels) -> tuple[NDArray[np.uint16], Ints]:
     """All wall textures with their mips as one flat array, and where each [kind, mip] begins in it."""
     parts: list[NDArray[np.uint16]] = []
     bases: list[int] = []
     end = 0
     for kind in range(WALL_KINDS):
-        texture = wall_textures()[kind] + np.uint16(kind * LEVELS)
+        texture = textures[kind] + np.uint16(kind * LEVELS)
         for _ in range(_WALL_MIPS):
             parts.append(texture.ravel())
             bases.append(end)

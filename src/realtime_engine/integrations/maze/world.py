@@ -17,6 +17,7 @@ from .textures import (
     MOSAIC,
     ONE,
     TILE_SIDE,
+    Levels,
     flat_textures,
     halve,
     lamp_mask,
@@ -61,17 +62,34 @@ class World:
     turns: NDArray[np.uint8]
 
 
+@dataclass(frozen=True)
+class Surface:
+    """A floor or a ceiling before it is lit.
+
+    Attributes:
+        levels: (STRIDE, STRIDE) levels of its texels, indexed [y, x].
+        material: (SIZE, SIZE) uint16, the material of each cell.
+    """
+
+    levels: Levels
+    material: NDArray[np.uint16]
+
+
 @lru_cache(maxsize=4)
 def make_world(seed: int) -> World:
     """The world of a seed (an integer of 0 or more)."""
-    random = np.random.default_rng(seed)
-    grid = make_grid(random)
+    grid = make_grid(np.random.default_rng(seed))
+    return build_world(grid, _paving(grid), _coffers())
+
+
+def build_world(grid: Grid, floor: Surface, ceiling: Surface) -> World:
+    """The world of a map with this floor and ceiling; lamps hang below the ceiling."""
     light = _as_levels(_enlarge(_lamp_light(grid), LIGHT_SIDE))
     fine = light.repeat(STRIDE // LIGHT_SIDE, 0).repeat(STRIDE // LIGHT_SIDE, 1)
     world = World(
         grid=grid,
-        floor=_atlas(_floor_texels(grid, fine)),
-        ceiling=_atlas(_ceiling_texels(grid, fine)),
+        floor=_atlas(_lit(floor, fine)),
+        ceiling=_atlas(_ceiling_texels(grid, ceiling, fine)),
         light=light,
         turns=_turns(grid.solid),
     )
@@ -137,23 +155,26 @@ def _as_levels(light: NDArray[np.float64]) -> NDArray[np.int16]:
     return np.clip(np.rint(to_levels(light) - ONE), *_LIGHT_RANGE).astype(np.int16)
 
 
-def _lit(levels: NDArray[np.uint8], material: NDArray[np.uint16], light: NDArray[np.int16]) -> Atlas:
-    texels: Atlas = np.clip(levels + light, 0, _BRIGHTEST).astype(np.uint16)
-    texels += (material * np.uint16(LEVELS)).repeat(TILE_SIDE, 0).repeat(TILE_SIDE, 1)
+def _lit(surface: Surface, light: NDArray[np.int16]) -> Atlas:
+    texels: Atlas = np.clip(surface.levels + light, 0, _BRIGHTEST).astype(np.uint16)
+    texels += (surface.material * np.uint16(LEVELS)).repeat(TILE_SIDE, 0).repeat(TILE_SIDE, 1)
     return texels
 
 
-def _floor_texels(grid: Grid, light: NDArray[np.int16]) -> Atlas:
+def _paving(grid: Grid) -> Surface:
     tiles = flat_textures()
-    levels = np.tile(tiles[FLAGSTONE], (SIZE, SIZE))
     in_room = grid.rooms.repeat(TILE_SIDE, 0).repeat(TILE_SIDE, 1)
-    levels = np.where(in_room, np.tile(tiles[MOSAIC], (SIZE, SIZE)), levels)
-    return _lit(levels, np.where(grid.rooms, MOSAIC, FLAGSTONE).astype(np.uint16), light)
+    levels = np.where(in_room, np.tile(tiles[MOSAIC], (SIZE, SIZE)), np.tile(tiles[FLAGSTONE], (SIZE, SIZE)))
+    return Surface(levels, np.where(grid.rooms, MOSAIC, FLAGSTONE).astype(np.uint16))
 
 
-def _ceiling_texels(grid: Grid, light: NDArray[np.int16]) -> Atlas:
+def _coffers() -> Surface:
     levels = np.tile(flat_textures()[COFFER], (SIZE, SIZE))
-    texels = _lit(levels, np.full((SIZE, SIZE), COFFER, np.uint16), light + _CEILING_SHADE)
+    return Surface(levels, np.full((SIZE, SIZE), COFFER, np.uint16))
+
+
+def _ceiling_texels(grid: Grid, ceiling: Surface, light: NDArray[np.int16]) -> Atlas:
+    texels = _lit(ceiling, light + _CEILING_SHADE)
     mask = lamp_mask()
     bulb = (LAMP * LEVELS + np.clip(to_levels(np.maximum(mask, 0.1)), 0, _BRIGHTEST)).astype(np.uint16)
     for x, y in grid.lamps.tolist():
