@@ -25,6 +25,8 @@ class Dynamics(nn.Module):
         width: of the layers that know the walls.
     """
 
+    numbers: Tensor
+
     def __init__(self, controls: int, hidden: int, width: int) -> None:
         super().__init__()
         self.hidden = hidden

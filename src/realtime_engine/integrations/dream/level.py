@@ -96,6 +96,12 @@ class TrueView:
             cv2.resize(source, (self.width, self.height), dst=picture, interpolation=cv2.INTER_AREA)
         return pictures
 
+    def at(self, places: NDArray[np.float64], themes: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """The same from (n, 3) places: x, y in cells, yaw in turns."""
+        visitors = np.zeros(len(places), VISITOR)
+        visitors["x"], visitors["y"], visitors["yaw"] = places.T
+        return self(visitors, themes)
+
 
 def visitor_at(x: float, y: float, yaw: float) -> Records:
     """A visitor at rest, a 0-d record: ``x`` and ``y`` in cells, ``yaw`` in turns to the right of +x."""

@@ -27,6 +27,9 @@ class LightField(nn.Module):
         focal: focal length in picture widths.
     """
 
+    rays: Tensor
+    numbers: Tensor
+
     def __init__(self, columns: int, latent: int, code: int, width: int, focal: float) -> None:
         super().__init__()
         across = (torch.arange(columns) + 0.5) / columns - 0.5

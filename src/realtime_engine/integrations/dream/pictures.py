@@ -22,12 +22,11 @@ class Encoder(nn.Module):
 
     def __init__(self, latent: int, code: int, width: int) -> None:
         super().__init__()
-        channels = (width, width * 3 // 2, width * 2, width * 3)
+        channels = (3, width, width * 3 // 2, width * 2, width * 3)
+        strides = (2, 2), (2, 1), (2, 1), (2, 1)
         self.layers = nn.ModuleList(
             nn.Conv2d(before, after, 3, stride=stride, padding=1)
-            for before, after, stride in zip(
-                (3, *channels), channels, (2, (2, 1), (2, 1), (2, 1)), strict=False
-            )
+            for before, after, stride in zip(channels, channels[1:], strides, strict=False)
         )
         tall = channels[-1] * HEIGHT // 16
         self.columns = nn.Conv1d(tall, 128, 1)
@@ -64,7 +63,7 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Column latents to a picture: each column is drawn with an eye on its neighbours, then the picture is smoothed out.
+    """Column latents to a picture: columns are drawn with an eye on their neighbours, then smoothed out.
 
     Args:
         latent: numbers a column.

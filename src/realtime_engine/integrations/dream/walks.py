@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..maze.grid import HEADINGS, SIZE
 from ..maze.motion import VISITOR, Controls, Motion, Records
-from .level import HEADINGS, SIZE, level, open_cells
+from .level import level, open_cells
 
 STEP_S = 1 / 30
 """Seconds between two steps of the dynamics."""
@@ -51,12 +53,22 @@ class Walkers:
 
     def walk(self, steps: int) -> Walks:
         """Go on for some steps."""
+        return self._go(steps, self._wanted)
+
+    def turn_left(self, steps: int) -> Walks:
+        """Stand and turn to the left for some steps."""
+        count = len(self.visitors)
+        nothing, pointer = np.zeros(count), np.zeros((count, 2))
+        left = Controls.of(nothing, nothing, nothing - 1, np.zeros(count, bool), pointer)
+        return self._go(steps, lambda: left)
+
+    def _go(self, steps: int, wish: Callable[[], Controls]) -> Walks:
         count = len(self.visitors)
         places = np.empty((steps + 1, count, 3))
         controls = np.empty((steps, count, CONTROLS), np.float32)
         places[0] = self.places()
         for step in range(steps):
-            wanted = self._wanted()
+            wanted = wish()
             controls[step] = control_numbers(wanted)
             self._motion.look(self.visitors, wanted)
             self._motion.walk(self.visitors, wanted, self._solid)

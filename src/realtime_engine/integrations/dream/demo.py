@@ -1,0 +1,94 @@
+"""The dream as a demo."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from ...core.contract import RealtimeInterface
+from ...infra.controls import Controls, ControlWindow
+from ...infra.demo import Demo
+from ..maze import demo as maze
+
+_SEEDS_TO_READ_ALOUD = 10_000
+
+
+class Fields(BaseModel):
+    """What a player may choose."""
+
+    theme: Literal["day", "ember", "frost"] = Field("day", title="Theme", description="The colours of the level.")
+    astray: float = Field(
+        0.0, ge=0, le=1, title="Astray", description="How far what is seen strays from what was learned."
+    )
+    seed: int = Field(
+        default_factory=lambda: random.randrange(_SEEDS_TO_READ_ALOUD),
+        ge=0,
+        le=2**31 - 1,
+        title="Seed",
+        description="Where the walk begins, after a reset.",
+    )
+
+
+class Options(BaseModel):
+    """What the person who serves the dream may choose."""
+
+    max_sessions: int = Field(4, ge=1, le=64, description="People who walk at the same time.")
+    width: int = Field(480, ge=96, le=1920, multiple_of=4, description="Width of a frame in pixels.")
+    height: int = Field(320, ge=64, le=1280, multiple_of=4, description="Height of a frame in pixels.")
+    fps: Literal[10, 15, 30] = Field(15, description="Frames per second.")
+    frames_per_chunk: int = Field(1, ge=1, le=4, description="Frames that one step makes.")
+    device: str = Field("cpu", description="Where to compute: cpu, cuda, cuda:1.")
+    rows: Literal["all", "occupied"] = Field(
+        "all", description="Compute all rows always (the same bits in any company), or only those with a player."
+    )
+    compile: bool = Field(False, description="Compile the network at the start; on the CPU this needs a C++ compiler.")
+    weights: Path | None = Field(None, description="A weight file of your own; without, the one that is shipped.")
+
+
+CONTROLS = Controls(
+    keys=maze.CONTROLS.keys,
+    aliases=maze.CONTROLS.aliases,
+    axes=maze.CONTROLS.axes,
+    pointer=maze.CONTROLS.pointer,
+    gamepad=True,
+    sticks=maze.CONTROLS.sticks,
+    fields=Fields,
+)
+
+
+def build(options: Options) -> RealtimeInterface:
+    """The engine: all players in one batch."""
+    from ...core.composed import ComposedEngine
+    from .building import build_model
+
+    return ComposedEngine(build_model(options), pipeline=False)
+
+
+def to_conditioning(window: ControlWindow) -> Mapping[str, Any]:
+    """Held keys, sticks and gamepad as speeds; the fields go along. Mouse look reaches the model as edges."""
+    moves = {name: value for name, value in maze.to_conditioning(window).items() if name != "prompt"}
+    return {**moves, "theme": window.field_values["theme"], "astray": window.field_values["astray"]}
+
+
+def context(fields: Fields) -> Mapping[str, Any]:
+    """Seed and theme, set or not, so that the theme that a session begins with is not encoded a second time."""
+    return {"seed": fields.seed, "theme": fields.theme}
+
+
+demo = Demo(
+    name="dream",
+    title="The Dream",
+    description=(
+        "A small level that a neural network has learned: nothing of what you see is rendered. A neural renderer with "
+        "learned dynamics, all players in one batch."
+    ),
+    build=build,
+    controls=CONTROLS,
+    to_conditioning=to_conditioning,
+    options=Options,
+    context=context,
+)

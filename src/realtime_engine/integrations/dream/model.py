@@ -1,0 +1,241 @@
+"""The dream as a model for :class:`~realtime_engine.core.composed.ComposedEngine`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import cv2
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ...core.contract import EngineManifest
+from ...core.lanes import Lane
+from ...core.stages import Stage, StageBatch
+from ..maze.motion import Controls
+from .attaching import Start, start_in, strength_in, theme_in
+from .dreamer import Dreamer, Seen, State, wander
+from .eyes import Eyes
+from .level import HEIGHT, THEMES, WIDTH
+from .pictures import COLUMNS
+from .walks import CONTROLS, STEP_S, control_numbers
+from .weights import Weights
+
+__all__ = ["DreamModel"]
+
+RowPolicy: TypeAlias = Literal["all", "occupied"]
+
+_LATENTS = "dream_latents"
+
+
+class _Latents(NamedTuple):
+    """What HOT leaves for DEFERRED: the rows of its batch, and latents (frames, rows, latent, COLUMNS)."""
+
+    rows: list[int]
+    frames: Tensor
+
+
+class DreamModel:
+    """Walks through a level that a network has learned, all rows in one forward.
+
+    Chunks are (frames_per_chunk, height, width, 3) uint8 RGB. The attach context may hold ``seed`` (an integer of 0 or
+    more, 0 when absent), which says where the walk begins and how it goes astray, ``theme`` (a name in
+    :data:`~.level.THEMES`), and ``picture`` ((HEIGHT, WIDTH, 3) uint8), what is seen at the beginning instead of the
+    seed's place. Conditioning: ``forward``, ``strafe``, ``turn`` in [-1, 1], ``run`` (bool), ``astray`` (0 to 1, how
+    far what is seen strays from what was learned), ``theme`` (heavy), and in ``events``
+    ``{"kind": "pointer_move", "dx": pixels}``. What is absent is 0.
+
+    Args:
+        weights: where they come from.
+        height, width: of a frame, in pixels.
+        fps: frames per second of playback; the dynamics make ``1 / STEP_S`` steps a second.
+        frames_per_chunk: frames that one step of the engine makes.
+        device: torch's name of it.
+        rows: ``"all"`` always runs the whole batch, so that a session's frames have the same bits in any company;
+            ``"occupied"`` runs the rows that are due, which is faster when there are few, and differs in the last bits.
+        compile: compile the network with the first step.
+
+    Raises:
+        ValueError: naming the argument; later, from ``seed`` or a stage, the context or conditioning field.
+        WeightsError: the weights are not to be had, or do not fit on the device.
+    """
+
+    def __init__(
+        self,
+        weights: Weights | None = None,
+        max_sessions: int = 4,
+        height: int = 320,
+        width: int = 480,
+        fps: int = 15,
+        frames_per_chunk: int = 1,
+        device: str = "cpu",
+        rows: RowPolicy = "all",
+        compile: bool = False,
+    ) -> None:
+        steps = 1 / STEP_S / fps if fps > 0 else 0.0
+        if steps < 1 or abs(steps - round(steps)) > 1e-9:
+            raise ValueError(f"fps must divide {1 / STEP_S:.0f}, got {fps!r}")
+        if rows not in ("all", "occupied"):
+            raise ValueError(f"rows must be 'all' or 'occupied', got {rows!r}")
+        self._manifest = EngineManifest(
+            max_sessions=max_sessions,
+            chunk_shape=(frames_per_chunk, height, width, 3),
+            rate_hz=fps / frames_per_chunk,
+            frames_per_chunk=frames_per_chunk,
+        )
+        self._steps_per_frame = round(steps)
+        self._rows: RowPolicy = rows
+        weights = Weights() if weights is None else weights
+        self.device = torch_device(device)
+        self._dreamer = Dreamer(weights.world(self.device), compile)
+        self._eyes = Eyes(weights, self._dreamer.field, self.device)
+        sizes = weights.sizes
+        self._noise_shape = (sizes.latent, COLUMNS)
+        # State at two chunk boundaries: a row of even age reads the first half and writes the second, a row of odd age
+        # the other way round, so a step that fails after HOT is made again from the same state.
+        self._places = torch.zeros(2 * max_sessions, 4, device=self.device)
+        self._hidden = torch.zeros(2 * max_sessions, sizes.hidden, device=self.device)
+        self._codes = torch.zeros(max_sessions, sizes.code, device=self.device)
+        self._seeds = np.zeros(max_sessions, np.int64)
+        self._controls = np.zeros((max_sessions, CONTROLS), np.float32)
+        self._places[:, 2] = 1  # a heading, so that empty rows stay finite
+
+    def first_runs(self) -> Mapping[str, Callable[[], object]]:
+        """What is slow the first time: name -> a call that gets it over with. Changes no state."""
+        count = self._manifest.max_sessions
+        counts = range(1 if self._rows == "occupied" else count, count + 1)
+
+        def run_all() -> None:
+            for rows in counts:
+                state = State(self._places[:rows], self._hidden[:rows])
+                state = self._dreamer.step(state, torch.zeros(rows, CONTROLS, device=self.device))
+                self._dreamer.decode(self._dreamer.see(state.places, self._codes[:rows]))
+
+        return {"looking at a picture": lambda: self._eyes.codes_of(THEMES), "a step of all rows": run_all}
+
+    def manifest(self) -> EngineManifest:
+        return self._manifest
+
+    def stages(self) -> list[Stage]:
+        return [
+            _DreamStage(Lane.ENCODE, self._encode),
+            _DreamStage(Lane.HOT, self._step),
+            _DreamStage(Lane.DEFERRED, self._decode),
+        ]
+
+    def heavy_keys(self) -> Collection[str]:
+        return ("theme",)
+
+    def cuda_device(self) -> torch.device | None:
+        return self.device if self.device.type == "cuda" else None
+
+    def seed(self, rows: Mapping[int, Mapping[str, Any]]) -> None:
+        """Look at each row's first picture. Raises :class:`ValueError` for a bad context, before any row is changed."""
+        starts = {row: start_in(context) for row, context in rows.items()}
+        seen = self._eyes.look([start.picture for start in starts.values()])
+        for (row, start), look in zip(starts.items(), seen, strict=True):
+            self._enter(row, start, look)
+
+    def detach(self, row: int, session_id: str) -> None:
+        """Nothing: the next session of the row is seeded over what is there."""
+
+    def _enter(self, row: int, start: Start, look: Seen) -> None:
+        self._places[row] = look.place
+        self._hidden[row] = 0
+        self._codes[row] = look.code
+        self._seeds[row] = start.seed
+
+    def _encode(self, batch: StageBatch) -> None:
+        """ENCODE: the codes of the themes that rows have changed to."""
+        themes = {row: theme_in(batch.conditioning[_session(batch, row)]) for row in batch.rows_in_order()}
+        codes = self._eyes.codes_of(list(themes.values()))
+        for row, code in zip(themes, codes, strict=True):
+            self._codes[row] = code
+
+    def _step(self, batch: StageBatch) -> None:
+        """HOT: the dynamics of all rows, and what is seen, frame by frame."""
+        due = batch.rows_in_order()
+        rows = list(range(self._manifest.max_sessions)) if self._rows == "all" else due
+        ages = np.array([batch.ages.get(row, 0) for row in rows], np.int64)
+        told = [batch.conditioning[_session(batch, row)] for row in due]
+        controls = self._controls_of(due, told)
+        strengths = np.zeros(self._manifest.max_sessions, np.float32)
+        strengths[due] = [strength_in(given) for given in told]
+        here, there = self._halves(rows, ages)
+        state = State(self._places[here], self._hidden[here])
+        codes = self._codes[rows]
+        frames = []
+        for frame in range(self._manifest.frames_per_chunk):
+            for _ in range(self._steps_per_frame):
+                state = self._dreamer.step(state, self._tensor(controls[rows]))
+                controls[:, -1] = 0  # pointer travel counts once
+            steps = ages * self._manifest.frames_per_chunk + frame
+            noise = wander(self._seeds[rows], steps, strengths[rows], self._noise_shape)
+            frames.append(self._dreamer.see(state.places, codes, None if noise is None else noise.to(self.device)))
+        kept = [rows.index(row) for row in due]
+        self._places[there[kept]] = state.places[kept]
+        self._hidden[there[kept]] = state.hidden[kept]
+        batch.data[_LATENTS] = _Latents(rows, torch.stack(frames))
+
+    def _controls_of(self, due: list[int], told: list[Mapping[str, Any]]) -> NDArray[np.float32]:
+        self._controls.fill(0)
+        self._controls[due] = control_numbers(Controls(told))
+        return self._controls
+
+    def _halves(self, rows: list[int], ages: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        """Indices of the state before and after this chunk, of ``rows``."""
+        half = self._manifest.max_sessions
+        odd = ages & 1
+        here = np.array(rows, np.int64) + half * odd
+        there = np.array(rows, np.int64) + half * (1 - odd)
+        return self._tensor(here), self._tensor(there)
+
+    def _tensor(self, array: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(array).to(self.device)
+
+    def _decode(self, batch: StageBatch) -> None:
+        """DEFERRED: the pictures of all rows that are still there."""
+        latents: _Latents = batch.data[_LATENTS]
+        sessions = {index: batch.session_at(row) for index, row in enumerate(latents.rows)}
+        present = {index: session for index, session in sessions.items() if session is not None}
+        chunks = {session: np.empty(self._manifest.chunk_shape, np.uint8) for session in present.values()}
+        for frame, seen in enumerate(latents.frames):
+            pictures = self._dreamer.decode(seen)
+            for index, session in present.items():
+                enlarge(pictures[index], chunks[session][frame])
+        batch.outputs.update(chunks)
+
+
+class _DreamStage:
+    def __init__(self, lane: Lane, work: Callable[[StageBatch], None]) -> None:
+        self.lane = lane
+        self._work = work
+
+    def __call__(self, batch: StageBatch) -> None:
+        with torch.inference_mode():
+            self._work(batch)
+
+
+def enlarge(picture: NDArray[np.uint8], into: NDArray[np.uint8]) -> None:
+    """Write a (HEIGHT, WIDTH, 3) picture into a larger one, smoothly."""
+    height, width = into.shape[:2]
+    if (height, width) == (HEIGHT, WIDTH):
+        into[...] = picture
+    else:
+        cv2.resize(picture, (width, height), dst=into, interpolation=cv2.INTER_CUBIC)
+
+
+def torch_device(name: str) -> torch.device:
+    """Raises :class:`ValueError` for a name that torch does not know."""
+    try:
+        return torch.device(name)
+    except RuntimeError as error:
+        raise ValueError(f"device must be a device of torch, such as 'cpu' or 'cuda', got {name!r}") from error
+
+
+def _session(batch: StageBatch, row: int) -> str:
+    session_id = batch.session_at(row)
+    assert session_id is not None, f"row {row} takes no part in this batch"
+    return session_id
