@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import platform
 from dataclasses import asdict
 from pathlib import Path
@@ -12,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from .evaluation import Report
-from .training import Plan, Progress
+from .evaluation import Report, grid_frames
+from .plan import Plan, Progress
 
 CARD, CURVES, GRID, NUMBERS = "MODEL_CARD.md", "losses.svg", "rollouts.png", "report.json"
 
@@ -31,10 +32,11 @@ _WIDTH, _HEIGHT, _MARGIN = 640, 280, 40
 def write_card(
     folder: Path, plan: Plan, progress: Progress, report: Report, grid: NDArray[np.uint8], device: torch.device
 ) -> None:
-    """Write the card, the loss curves, the picture grid, and all numbers as JSON, into ``folder``."""
+    """Write the card, loss curves, picture grid, and all numbers as JSON (null where infinite), into ``folder``."""
     Image.fromarray(grid).save(folder / GRID)
     (folder / CURVES).write_text(curves(progress.losses, progress.dynamics, progress.pictures), encoding="utf-8")
-    numbers = {"plan": asdict(plan), "report": asdict(report), "minutes": progress.minutes}
+    measured = {name: None if value == math.inf else value for name, value in asdict(report).items()}
+    numbers = {"plan": asdict(plan), "report": measured, "minutes": progress.minutes}
     (folder / NUMBERS).write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
     (folder / CARD).write_text(card(plan, progress, report, device), encoding="utf-8")
 
@@ -49,13 +51,25 @@ def card(plan: Plan, progress: Progress, report: Report, device: torch.device) -
         report=report,
         drift=drift,
         minutes=progress.minutes,
+        command=_command(plan),
         where=f"{device.type}, {torch.get_num_threads()} threads, torch {torch.__version__}, {platform.machine()}",
         gain=report.one_step_db - report.repeat_db,
-        standing="the same picture, bit for bit" if np.isinf(report.standing_db) else f"{report.standing_db:.1f} dB",
+        standing="the same picture, bit for bit" if math.isinf(report.standing_db) else f"{report.standing_db:.1f} dB",
         walks=plan.dynamics_steps * plan.walkers,
-        pictures=plan.picture_steps * plan.pictures / 1e6,
+        pictures=plan.picture_steps * plan.pictures,
+        turning=report.frames // 2,
+        shown=", ".join(map(str, grid_frames(report.frames))),
         curves=CURVES,
         grid=GRID,
+    )
+
+
+def _command(plan: Plan) -> str:
+    """What repeats the training, as far as a command line can tell it."""
+    precision = "" if plan.bfloat16 else " --no-bfloat16"
+    return (
+        f"python -m realtime_engine.integrations.dream.train --seed {plan.seed} "
+        f"--dynamics-steps {plan.dynamics_steps} --picture-steps {plan.picture_steps}{precision}"
     )
 
 

@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 from .fourier import waves
 
+_STILL = 1e-6  # cells or radians a step
+_WALLS = 1.5  # the largest correction along an axis, as a part of the way
 _WAVES = tuple(2 * math.pi * k for k in (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0))  # radians a cell
 
 
@@ -17,7 +19,8 @@ class Dynamics(nn.Module):
 
     A linear recurrence turns controls into a twist (ahead, aside, turn): inertia is learned, and without a control it
     dies away, so a visitor who stands still does not drift. The twist moves the pose as rigid bodies do in the plane.
-    What walls do to that is a learned correction, in proportion to the way that was to be gone.
+    What walls do to that is a learned correction, in proportion to the way that was to be gone. What is left of a speed
+    when it is below what single precision resolves is nothing: a row at rest keeps its place bit for bit.
 
     Args:
         controls: numbers that a step is told.
@@ -58,11 +61,12 @@ class Dynamics(nn.Module):
             place and hidden after the step.
         """
         hidden = torch.sigmoid(self.decay) * hidden + self.press(controls)
-        ahead, aside, turn = (self.twist(hidden) + self.at_once(controls)).unbind(1)
+        twist = nn.functional.hardshrink(self.twist(hidden) + self.at_once(controls), _STILL)
+        ahead, aside, turn = twist.unbind(1)
         x, y, cos, sin = place.unbind(1)
         turn_cos, turn_sin = torch.cos(turn), torch.sin(turn)
         cos, sin = cos * turn_cos - sin * turn_sin, sin * turn_cos + cos * turn_sin
-        length = torch.rsqrt(cos * cos + sin * sin)  # rounding must not add up
+        length = torch.where(turn == 0, 1.0, torch.rsqrt(cos * cos + sin * sin))  # rounding must not add up
         cos, sin = cos * length, sin * length
         way = torch.stack((ahead * cos - aside * sin, ahead * sin + aside * cos), 1)
         at = torch.stack((x, y), 1) + way
@@ -70,5 +74,6 @@ class Dynamics(nn.Module):
         return torch.cat((at, cos[:, None], sin[:, None]), 1), hidden
 
     def _correction(self, at: Tensor, way: Tensor) -> Tensor:
-        far = torch.sqrt((way * way).sum(1, keepdim=True) + 1e-12)
-        return far * torch.tanh(self.walls(torch.cat((waves(at, self.numbers), way / far), 1))) * 1.5
+        far = torch.sqrt((way * way).sum(1, keepdim=True) + 1e-12)  # the root of 0 has no slope
+        correction = far * torch.tanh(self.walls(torch.cat((waves(at, self.numbers), way / far), 1))) * _WALLS
+        return torch.where((way == 0).all(1, keepdim=True), 0.0, correction)

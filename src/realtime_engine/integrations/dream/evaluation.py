@@ -20,11 +20,12 @@ from .network import DreamNetwork
 from .walks import CONTROLS, STEP_S, Walkers, Walks
 
 FPS = 15
+PARTS = ("pictures", "single steps", "free walks", "turning left", "standing still")
+"""What is measured, in this order."""
 HELD_OUT_SEED = 990_000_007
 """Far from the seeds of any training."""
 
 _STEPS_PER_FRAME = round(1 / STEP_S / FPS)
-_TURN = 4  # column of the controls
 _MARKS = (1, 10, 50, 100, 200)  # frames
 
 Pictures = NDArray[np.uint8]
@@ -35,6 +36,8 @@ class Report:
     """What was measured; PSNR in dB as the mean over pictures, of single steps that of the mean squared error.
 
     Attributes:
+        walks, frames: how many walks were watched, and for how long.
+        pictures: how many pictures and single steps.
         autoencoder_db: pictures encoded and decoded.
         rendering_db: pictures from their true places.
         place_cells, heading_degrees: median error of the encoder.
@@ -42,12 +45,15 @@ class Report:
         repeat_db: the present picture taken for the next one.
         drift_db, drift_cells: frame -> free-running from one picture, against the truth: PSNR, median distance.
         in_walls: share of free-running places that lie inside a wall.
-        turns_right: share of steps in which turning left moves the picture to the right.
+        turns_right: share of steps, in the second half, in which turning left moves the picture to the right.
         turns_right_true: the same of the truth.
-        edge_ratio: edge energy at frame 200 over the truth's.
-        standing_db: from frame to frame while nothing is pressed; infinite when they are the same.
+        edge_ratio: edge energy at the last frame over the truth's.
+        standing_db: from frame to frame while nothing is pressed, the worst; infinite when they are the same.
     """
 
+    walks: int
+    frames: int
+    pictures: int
     autoencoder_db: float
     rendering_db: float
     place_cells: float
@@ -67,31 +73,34 @@ class Evaluation:
     """Measures a network.
 
     Args:
-        network: in evaluation mode.
-        rollouts: walks that run freely.
+        network: in evaluation mode, on the CPU.
+        walks: that run freely.
         frames: of each.
         pictures: for the autoencoder and the single steps.
     """
 
-    def __init__(self, network: DreamNetwork, rollouts: int = 50, frames: int = 200, pictures: int = 384) -> None:
+    def __init__(self, network: DreamNetwork, walks: int = 50, frames: int = 200, pictures: int = 384) -> None:
         self._encoder = network.encoder
         self._dreamer = Dreamer(network.world)
         self._view = TrueView()
-        self._rollouts, self._frames, self._pictures = rollouts, frames, pictures
+        self._walks, self._frames, self._pictures = walks, frames, pictures
         self._codes = self._look(np.stack([seed_picture(0, theme) for theme in THEMES]))[1]
 
     def run(self, on_part: Callable[[str], None] = lambda _: None) -> Report:
-        """Measure everything; ``on_part`` is told what comes next."""
-        on_part("pictures")
+        """Measure everything; ``on_part`` is told which of :data:`PARTS` comes next."""
+        on_part(PARTS[0])
         still = self._measure_pictures()
-        on_part("single steps")
+        on_part(PARTS[1])
         one_step, repeat = self._measure_single_steps()
-        on_part("free walks")
+        on_part(PARTS[2])
         drift_db, drift_cells, in_walls = self._measure_drift()
-        on_part("turning left")
+        on_part(PARTS[3])
         turns, edges = self._measure_turning()
-        on_part("standing still")
+        on_part(PARTS[4])
         return Report(
+            walks=self._walks,
+            frames=self._frames,
+            pictures=self._pictures,
             **still,
             one_step_db=one_step,
             repeat_db=repeat,
@@ -104,9 +113,10 @@ class Evaluation:
             standing_db=self._measure_standing(),
         )
 
-    def grid(self, walks: int = 4, frames: tuple[int, ...] = (0, 25, 50, 100, 200)) -> Pictures:
-        """One picture: for each walk a row of true pictures above a row of dreamt ones, at these frames."""
-        walk, themes = self._walk(walks, max(frames))
+    def grid(self, walks: int = 4) -> Pictures:
+        """One picture: for each walk a row of true pictures above a row of dreamt ones, at :func:`grid_frames`."""
+        frames = grid_frames(self._frames)
+        walk, themes = self._walk(walks, self._frames)
         _, dreamt = self._roam(walk, themes)
         rows = []
         for walker in range(walks):
@@ -146,7 +156,7 @@ class Evaluation:
         return _psnr(self._see(state.places, themes), after), _psnr(before, after)
 
     def _measure_drift(self) -> tuple[dict[int, float], dict[int, float], float]:
-        walk, themes = self._walk(self._rollouts, self._frames)
+        walk, themes = self._walk(self._walks, self._frames)
         places, dreamt = self._roam(walk, themes)
         marks = [mark for mark in _MARKS if mark <= self._frames]
         psnr = {mark: _mean_psnr(dreamt[mark], self._true(walk, mark, themes)) for mark in marks}
@@ -156,7 +166,7 @@ class Evaluation:
 
     def _measure_turning(self) -> tuple[tuple[float, float], float]:
         """Half of the frames are walked, then everybody turns left."""
-        walk, themes = self._walk(self._rollouts, self._frames, turn_left_from=self._frames // 2)
+        walk, themes = self._walk(self._walks, self._frames, turn_left_from=self._frames // 2)
         _, dreamt = self._roam(walk, themes)
         shifts, true_shifts = [], []
         previous = self._true(walk, self._frames // 2, themes)
@@ -172,7 +182,7 @@ class Evaluation:
         walk, themes = self._walk(8, 1)
         still = Walks(walk.places, np.zeros((4 * _STEPS_PER_FRAME, 8, CONTROLS), np.float32))
         _, dreamt = self._roam(still, themes)
-        return min(_mean_psnr(a, b) for a, b in zip(dreamt[:-1], dreamt[1:], strict=True))
+        return min(_psnr(a, b) for a, b in zip(dreamt[:-1], dreamt[1:], strict=True))
 
     def _walk(self, count: int, frames: int, turn_left_from: int | None = None) -> tuple[Walks, NDArray[np.int64]]:
         walkers = Walkers(count, HELD_OUT_SEED)
@@ -213,6 +223,11 @@ class Evaluation:
         """(n, 4) places and (n, code) themes of n pictures."""
         seen = [encode(self._encoder, self._dreamer.field, picture) for picture in pictures]
         return torch.stack([look.place for look in seen]), torch.stack([look.code for look in seen])
+
+
+def grid_frames(frames: int) -> tuple[int, ...]:
+    """Which of the frames of a walk are shown."""
+    return 0, frames // 8, frames // 4, frames // 2, frames
 
 
 def _mean_psnr(pictures: Pictures, others: Pictures) -> float:

@@ -1,4 +1,4 @@
-"""Pictures to learn from, made while the network learns from those before."""
+"""Pictures to learn from, made in a thread of their own while the network learns from those before."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ class Lesson(NamedTuple):
 
 
 def lessons(count: int, size: int, seed: int) -> Iterator[Lesson]:
-    """``count`` batches of ``size`` pictures; the same seed gives the same ones."""
+    """``count`` batches of ``size`` pictures; the same seed gives the same ones.
+
+    The thread that makes them has ended when the iteration ends, however it does. What is raised there is raised here.
+    """
     queue: Queue[Lesson | BaseException] = Queue(_AHEAD)
     ended = threading.Event()
 
@@ -50,7 +53,8 @@ def lessons(count: int, size: int, seed: int) -> Iterator[Lesson]:
         except BaseException as error:
             queue.put(error)
 
-    threading.Thread(target=make, name="lessons", daemon=True).start()
+    maker = threading.Thread(target=make, name="lessons", daemon=True)
+    maker.start()
     try:
         for _ in range(count):
             lesson = queue.get()
@@ -59,8 +63,9 @@ def lessons(count: int, size: int, seed: int) -> Iterator[Lesson]:
             yield lesson
     finally:
         ended.set()
-        while not queue.empty():  # so that a waiting maker sees it
+        while not queue.empty():  # what it still puts, a lesson and an error at most, finds room then
             queue.get_nowait()
+        maker.join()
 
 
 def places_as_tensor(places: NDArray[np.float64]) -> Tensor:

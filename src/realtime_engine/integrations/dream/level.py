@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..maze.grid import HEADINGS, SIZE, Grid
-from ..maze.motion import ANGLES, ORB, VISITOR, Records
+from ..maze.motion import ORB, VISITOR, Records
 from ..maze.palette import Theme
 from ..maze.renderer import Renderer, View
-from ..maze.textures import LEVELS, TILE_SIDE, WALL_SIDE, Levels, to_levels
+from ..maze.textures import COFFER, FLAGSTONE, LEVELS, TILE_SIDE, WALL_SIDE, Levels, to_levels
 from ..maze.world import Surface, World, build_world
 
 HEIGHT, WIDTH = 64, 96
@@ -34,6 +34,7 @@ b.b..g..g
 b.......g
 bbbbbgggg
 """
+# The material of each open cell's floor.
 _PAVING = """
 .........
 .55533333
@@ -45,8 +46,9 @@ _PAVING = """
 .0002222.
 .........
 """
-_KINDS = "rybg"
+_KINDS = "rybg"  # of walls, one letter each
 _LAMPS = ((1, 1), (7, 1), (3, 3), (5, 3), (1, 5), (4, 6), (7, 7))
+# Of each theme: the colours of the materials (walls, floors, ceiling, lamp), shadow, fog; exposure, contrast.
 _COLOURS = {
     "day": ("d8402f f0b428 3565e0 35b558 9a8f84 c79ae0 6c7890 fff2cc", "241c30", "303848", 1.15, 0.8),
     "ember": ("e05a20 f2d060 8a2f6a c8803a 6a4038 d0603c 4a2c34 ffd080", "3a0c10", "501810", 1.2, 0.8),
@@ -60,13 +62,13 @@ def level() -> World:
     kinds = np.ones((SIZE, SIZE), np.uint8)
     kinds[:SIDE, :SIDE] = [[_KINDS.find(cell) + 1 for cell in row] for row in _MAP.split()]
     grid = Grid(kinds, np.zeros((SIZE, SIZE), bool), np.array(_LAMPS, np.int64), start=(1, 7), heading=0)
-    material = np.full((SIZE, SIZE), 4, np.uint16)
+    material = np.full((SIZE, SIZE), FLAGSTONE, np.uint16)
     for y, row in enumerate(_PAVING.split()):
         for x, cell in enumerate(row):
             if cell != ".":
                 material[y, x] = int(cell)
-    world = build_world(grid, Surface(_flat(_tiles()), material), Surface(_flat(_plain()), np.full_like(material, 6)))
-    return world
+    ceiling = np.full_like(material, COFFER)
+    return build_world(grid, Surface(_flat(_tiles()), material), Surface(_flat(_plain()), ceiling))
 
 
 def open_cells() -> NDArray[np.int64]:
@@ -103,15 +105,8 @@ class TrueView:
         return self(visitors, themes)
 
 
-def visitor_at(x: float, y: float, yaw: float) -> Records:
-    """A visitor at rest, a 0-d record: ``x`` and ``y`` in cells, ``yaw`` in turns to the right of +x."""
-    visitor = np.zeros((), VISITOR)
-    visitor["x"], visitor["y"], visitor["yaw"] = x, y, round(yaw * ANGLES) / ANGLES
-    return visitor
-
-
 def first_visitor(seed: int) -> Records:
-    """Where a walk with this seed begins: in the middle of a cell, looking down a way that is open."""
+    """Where a walk with this seed begins, a 0-d record: in the middle of a cell, looking down a way that is open."""
     random = np.random.default_rng([seed, 2])
     solid = level().grid.solid
     ways = [
@@ -121,7 +116,9 @@ def first_visitor(seed: int) -> Records:
         if not solid[y + dy, x + dx] and not solid[y + 2 * dy, x + 2 * dx]
     ]
     x, y, heading = ways[int(random.integers(len(ways)))]
-    return visitor_at(x + 0.5, y + 0.5, heading / 4)
+    visitor = np.zeros((), VISITOR)
+    visitor["x"], visitor["y"], visitor["yaw"] = x + 0.5, y + 0.5, heading / 4
+    return visitor
 
 
 @lru_cache(maxsize=len(THEMES))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from .level import HEIGHT, WIDTH
+from .level import HEIGHT, SIDE, WIDTH
 
 COLUMNS = WIDTH // 2
 """Columns of latents in a picture."""
+
+_MIDDLE = SIDE / 2  # of the level, in cells
 
 
 class Encoder(nn.Module):
@@ -26,7 +28,7 @@ class Encoder(nn.Module):
         strides = (2, 2), (2, 1), (2, 1), (2, 1)
         self.layers = nn.ModuleList(
             nn.Conv2d(before, after, 3, stride=stride, padding=1)
-            for before, after, stride in zip(channels, channels[1:], strides, strict=False)
+            for before, after, stride in zip(channels[:-1], channels[1:], strides, strict=True)
         )
         tall = channels[-1] * HEIGHT // 16
         self.columns = nn.Conv1d(tall, 128, 1)
@@ -58,8 +60,7 @@ class Encoder(nn.Module):
         around = self.around(x)
         place = self.place(around)
         heading = nn.functional.normalize(place[:, 2:], dim=1)
-        middle = 4.5  # cells, of the level
-        return self.latents(x), torch.cat((place[:, :2] + middle, heading), 1), self.code(around)
+        return self.latents(x), torch.cat((place[:, :2] + _MIDDLE, heading), 1), self.code(around)
 
 
 class Decoder(nn.Module):

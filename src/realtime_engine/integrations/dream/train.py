@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from ...infra.extras import MissingDependencyError, require
 from .card import write_card
-from .evaluation import Evaluation, Report
+from .evaluation import PARTS, Evaluation, Report
 from .level import THEMES
 from .model import torch_device
-from .training import Plan, Training
+from .plan import Plan
+from .training import Training
 from .weights import save
 
 CHECKPOINT = "checkpoint.pt"
 WEIGHTS = "dream.safetensors"
+
+_SMOKE_STEPS = 4
+_SMOKE_EVALUATION = {"walks": 4, "frames": 16, "pictures": 8}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,50 +32,65 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     console = Console(stderr=True)
     try:
-        device = torch_device(options.device)
-        if device.type == "cuda" and not torch.cuda.is_available():
-            raise ValueError(f"torch finds no CUDA device here, so --device {options.device} cannot be had")
-        plan = Plan(
-            seed=options.seed,
-            dynamics_steps=options.dynamics_steps,
-            picture_steps=options.picture_steps,
-            bfloat16=options.bfloat16,
-        )
+        require("safetensors", "torch", "write weights")
+        device, plan = _device(options.device), _plan(options)
         options.out.mkdir(parents=True, exist_ok=True)
-        report = _train(plan, device, options.out, console)
-    except (ValueError, OSError) as error:
+        training, checkpoint = Training(plan, device), options.out / CHECKPOINT
+        if checkpoint.exists():
+            training.resume(checkpoint)
+        report = _train(training, options.out, console, _SMOKE_EVALUATION if options.smoke else {})
+    except (ValueError, OSError, MissingDependencyError, FloatingPointError, torch.cuda.OutOfMemoryError) as error:
         console.print(f"error: {error}", style="red", markup=False)
         return 1
     except KeyboardInterrupt:
-        console.print(f"stopped; the same command goes on from {options.out / CHECKPOINT}", markup=False)
+        console.print(f"stopped; the same command {_onward(options.out / CHECKPOINT)}", markup=False)
         return 130
     console.print(f"weights and card are in {options.out}: {_summary(report)}", markup=False)
     return 0
 
 
-def _train(plan: Plan, device: torch.device, out: Path, console: Console) -> Report:
+def _device(name: str) -> torch.device:
+    device = torch_device(name)
+    if device.type not in ("cpu", "cuda"):
+        raise ValueError(f"--device must be cpu, cuda or cuda:NUMBER, got {name!r}")
+    found = torch.cuda.device_count()
+    if device.type == "cuda" and (device.index or 0) >= found:
+        raise ValueError(f"--device {name} cannot be had: the number of CUDA devices that torch finds here is {found}")
+    return device
+
+
+def _plan(options: argparse.Namespace) -> Plan:
+    return Plan(
+        seed=options.seed,
+        dynamics_steps=_SMOKE_STEPS if options.smoke else options.dynamics_steps,
+        picture_steps=_SMOKE_STEPS if options.smoke else options.picture_steps,
+        bfloat16=options.bfloat16,
+    )
+
+
+def _train(training: Training, out: Path, console: Console, sizes: Mapping[str, int]) -> Report:
+    """Learn what is left of the plan, evaluate with these sizes, write everything into ``out``."""
+    plan, done = training.plan, training.progress
     with _progress(console) as progress:
         tasks = {
-            "dynamics": progress.add_task("learning to move", total=plan.dynamics_steps, loss=""),
-            "pictures": progress.add_task("learning to see", total=plan.picture_steps, loss=""),
+            "dynamics": progress.add_task(
+                "learning to move", total=plan.dynamics_steps, completed=done.dynamics, note=""
+            ),
+            "pictures": progress.add_task(
+                "learning to see", total=plan.picture_steps, completed=done.pictures, note=""
+            ),
         }
-        training = Training(
-            plan,
-            device,
-            on_step=lambda part, done, loss: progress.update(tasks[part], completed=done, loss=f"loss {loss:.4f}"),
+        training.run(
+            out / CHECKPOINT,
+            on_step=lambda part, step, loss: progress.update(tasks[part], completed=step, note=f"loss {loss:.4f}"),
         )
-        checkpoint = out / CHECKPOINT
-        if checkpoint.exists():
-            training.resume(checkpoint)
-            progress.update(tasks["dynamics"], completed=training.progress.dynamics)
-            progress.update(tasks["pictures"], completed=training.progress.pictures)
-        training.run(checkpoint)
-        task = progress.add_task("evaluating", total=5, loss="")
+        task = progress.add_task("evaluating", total=len(PARTS), note="")
         network = training.network.cpu().eval()
-        evaluation = Evaluation(network)
-        report = evaluation.run(lambda part: progress.update(task, advance=1, loss=part))
+        evaluation = Evaluation(network, **sizes)
+        report = evaluation.run(lambda part: progress.update(task, completed=PARTS.index(part), note=part))
+        progress.update(task, completed=len(PARTS), note="")
     save(out / WEIGHTS, network, {"title": "The Dream", "themes": ", ".join(THEMES)})
-    write_card(out, plan, training.progress, report, evaluation.grid(), device)
+    write_card(out, plan, done, report, evaluation.grid(), training.device)
     return report
 
 
@@ -81,10 +101,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1 (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=plan.seed, help="of everything random (default: %(default)s)")
     parser.add_argument(
-        "--dynamics-steps", type=_count, default=plan.dynamics_steps, help="batches of walks (default: %(default)s)"
+        "--dynamics-steps", type=int, default=plan.dynamics_steps, help="batches of walks (default: %(default)s)"
     )
     parser.add_argument(
-        "--picture-steps", type=_count, default=plan.picture_steps, help="batches of pictures (default: %(default)s)"
+        "--picture-steps", type=int, default=plan.picture_steps, help="batches of pictures (default: %(default)s)"
     )
     parser.add_argument(
         "--bfloat16",
@@ -92,14 +112,16 @@ def _parser() -> argparse.ArgumentParser:
         default=plan.bfloat16,
         help="compute pictures in bfloat16 (default: %(default)s)",
     )
+    parser.add_argument(
+        "--smoke",
+        action="store_true",
+        help=f"see whether all of it runs here: {_SMOKE_STEPS} batches of each, and a short evaluation",
+    )
     return parser
 
 
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected 1 or more, got {number}")
-    return number
+def _onward(checkpoint: Path) -> str:
+    return f"goes on from {checkpoint}" if checkpoint.exists() else "begins anew, since no round was finished"
 
 
 def _progress(console: Console) -> Progress:
@@ -109,7 +131,7 @@ def _progress(console: Console) -> Progress:
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[loss]}"),
+        TextColumn("{task.fields[note]}"),
         console=console,
     )
 

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,87 +17,56 @@ from torch.nn.functional import mse_loss
 from ...infra.atomic_file import atomic_file
 from .dynamics import Dynamics
 from .feed import Lesson, lessons, places_as_tensor
-from .network import DreamNetwork, DreamSizes
+from .network import DreamNetwork
+from .plan import Plan, Progress
 from .walks import Walkers
 
+OnStep = Callable[[str, int, float], None]
+
 _UNROLLS = ((0.15, 8), (0.4, 16), (0.7, 32), (1.0, 64))  # until this part of the training, this many steps at a time
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How long and how hard to learn.
-
-    Attributes:
-        sizes: of the network.
-        seed: of its first weights and of all walks.
-        dynamics_steps, picture_steps: batches of walks, and of pictures.
-        walkers: in a batch of walks.
-        pictures: in a batch of pictures.
-        round: batches between two checkpoints.
-        dynamics_rate, picture_rate: highest learning rates.
-        bfloat16: compute pictures in bfloat16 where that is safe.
-    """
-
-    sizes: DreamSizes = field(default_factory=DreamSizes)
-    seed: int = 0
-    dynamics_steps: int = 3000
-    picture_steps: int = 16_000
-    walkers: int = 384
-    pictures: int = 96
-    round: int = 500
-    dynamics_rate: float = 1e-3
-    picture_rate: float = 2e-3
-    bfloat16: bool = True
-
-
-@dataclass
-class Progress:
-    """How far it has come.
-
-    Attributes:
-        dynamics, pictures: batches learned from.
-        losses: name -> means over each round, from the first one on.
-        minutes: what it has taken so far.
-    """
-
-    dynamics: int = 0
-    pictures: int = 0
-    losses: dict[str, list[float]] = field(default_factory=dict)
-    minutes: float = 0.0
+_WEIGHTS = {"autoencoder": 1.0, "rendering": 1.0, "latents": 0.02, "spread": 0.001, "place": 0.05, "size": 1e-4}
 
 
 class Training:
     """The state of a training. It stops and goes on at the ends of rounds.
 
+    On one machine's CPU, with the same versions and the same number of threads, a plan always gives the same bits,
+    whether it was stopped in between or not. A GPU, and another number of threads, add up in another order.
+
     Args:
         plan: what to do.
         device: where to do it.
-        on_step: told the part, the number of the batch and its loss, after each.
     """
 
-    def __init__(
-        self, plan: Plan, device: torch.device, on_step: Callable[[str, int, float], None] = lambda *_: None
-    ) -> None:
-        torch.manual_seed(plan.seed)
+    def __init__(self, plan: Plan, device: torch.device) -> None:
         self.plan = plan
         self.progress = Progress()
         self.device = device
-        self.network = DreamNetwork(plan.sizes).to(device)
+        with torch.random.fork_rng(devices=()):
+            torch.manual_seed(plan.seed)
+            self.network = DreamNetwork(plan.sizes).to(device)
         for part in (self.network.encoder, self.network.world.decoder):
             part.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self._on_step = on_step
         self._movers = torch.optim.Adam(_by_rate(self.network.world.dynamics), lr=plan.dynamics_rate)
         seers = [self.network.encoder, self.network.world.field, self.network.world.decoder]
-        self._seen_by = [parameter for part in seers for parameter in part.parameters()]
-        self._seers = torch.optim.AdamW(self._seen_by, lr=plan.picture_rate, betas=(0.9, 0.99), weight_decay=1e-4)
+        self._seeing = [parameter for part in seers for parameter in part.parameters()]
+        self._seers = torch.optim.AdamW(self._seeing, lr=plan.picture_rate, betas=(0.9, 0.99), weight_decay=1e-4)
 
-    def run(self, checkpoint: Path | None = None) -> None:
-        """Learn to the end of the plan, writing a checkpoint after each round."""
+    def run(self, checkpoint: Path | None = None, on_step: OnStep = lambda *_: None) -> None:
+        """Learn to the end of the plan.
+
+        Args:
+            checkpoint: where to write one after each round.
+            on_step: told the part ("dynamics" or "pictures"), how many of its batches are done, the loss of the last.
+
+        Raises:
+            FloatingPointError: the training has diverged.
+        """
         plan, progress = self.plan, self.progress
         while progress.dynamics < plan.dynamics_steps:
-            self._round(self._dynamics_round, plan.dynamics_steps - progress.dynamics, checkpoint)
+            self._round(self._dynamics_round, plan.dynamics_steps - progress.dynamics, checkpoint, on_step)
         while progress.pictures < plan.picture_steps:
-            self._round(self._picture_round, plan.picture_steps - progress.pictures, checkpoint)
+            self._round(self._picture_round, plan.picture_steps - progress.pictures, checkpoint, on_step)
 
     def save(self, path: Path) -> None:
         """A checkpoint, whole or not at all."""
@@ -112,26 +81,39 @@ class Training:
             torch.save(state, temporary)
 
     def resume(self, path: Path) -> None:
-        """Go on from a checkpoint. Raises :class:`ValueError` when it belongs to another plan."""
-        state = torch.load(path, map_location=self.device, weights_only=True)
-        if state["plan"] != asdict(self.plan):
-            differing = sorted(name for name, value in asdict(self.plan).items() if state["plan"].get(name) != value)
+        """Go on from a checkpoint, of this device or another.
+
+        Raises:
+            ValueError: it belongs to another plan, or is damaged.
+            OSError: it cannot be read.
+        """
+        try:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+            differing = _differing(state["plan"], asdict(self.plan))
+        except OSError:
+            raise
+        except Exception as error:  # torch and pickle raise all sorts
+            raise _damaged(path, error) from error
+        if differing:
             raise ValueError(
                 f"{path} was made with other settings ({', '.join(differing)}): give the same, or another folder"
             )
-        self.progress = Progress(**state["progress"])
-        self.network.load_state_dict(state["network"])
-        self._movers.load_state_dict(state["movers"])
-        self._seers.load_state_dict(state["seers"])
+        try:
+            self.progress = Progress(**state["progress"])
+            self.network.load_state_dict(state["network"])
+            self._movers.load_state_dict(state["movers"])
+            self._seers.load_state_dict(state["seers"])
+        except (KeyError, RuntimeError, TypeError, ValueError) as error:
+            raise _damaged(path, error) from error
 
-    def _round(self, learn: Callable[[int], None], left: int, checkpoint: Path | None) -> None:
+    def _round(self, learn: Callable[[int, OnStep], None], left: int, checkpoint: Path | None, on_step: OnStep) -> None:
         began = time.monotonic()
-        learn(min(self.plan.round, left))
+        learn(min(self.plan.round, left), on_step)
         self.progress.minutes += (time.monotonic() - began) / 60
         if checkpoint is not None:
             self.save(checkpoint)
 
-    def _dynamics_round(self, steps: int) -> None:
+    def _dynamics_round(self, steps: int, on_step: OnStep) -> None:
         plan, progress = self.plan, self.progress
         walkers = Walkers(plan.walkers, _round_seed(plan.seed, progress.dynamics))
         walkers.walk(30)
@@ -146,13 +128,13 @@ class Training:
                 places_as_tensor(walks.places).to(self.device),
                 torch.from_numpy(walks.controls).to(self.device),
             )
-            _learn(self._movers, loss, list(self.network.world.dynamics.parameters()), clip=0.3)
+            value = _learn(self._movers, loss, list(self.network.world.dynamics.parameters()), clip=0.3)
             progress.dynamics += 1
-            total += loss.item()
-            self._on_step("dynamics", progress.dynamics, loss.item())
+            total += value
+            on_step("dynamics", progress.dynamics, value)
         self._note(dynamics=total / steps)
 
-    def _picture_round(self, steps: int) -> None:
+    def _picture_round(self, steps: int, on_step: OnStep) -> None:
         plan, progress = self.plan, self.progress
         totals: dict[str, float] = {}
         for lesson in self._lessons(steps):
@@ -161,11 +143,11 @@ class Training:
             losses = self._picture_losses(lesson)
             loss = sum(losses[name] * weight for name, weight in _WEIGHTS.items())
             assert isinstance(loss, Tensor)
-            _learn(self._seers, loss, self._seen_by, clip=1.0)
+            value = _learn(self._seers, loss, self._seeing, clip=1.0)
             progress.pictures += 1
-            for name, value in losses.items():
-                totals[name] = totals.get(name, 0.0) + value.item()
-            self._on_step("pictures", progress.pictures, loss.item())
+            for name, part_of_it in losses.items():
+                totals[name] = totals.get(name, 0.0) + part_of_it.item()
+            on_step("pictures", progress.pictures, value)
         self._note(**{name: total / steps for name, total in totals.items()})
 
     def _lessons(self, steps: int) -> Iterator[Lesson]:
@@ -197,9 +179,6 @@ class Training:
     def _note(self, **losses: float) -> None:
         for name, loss in losses.items():
             self.progress.losses.setdefault(name, []).append(loss)
-
-
-_WEIGHTS = {"autoencoder": 1.0, "rendering": 1.0, "latents": 0.02, "spread": 0.001, "place": 0.05, "size": 1e-4}
 
 
 def dynamics_loss(dynamics: Dynamics, places: Tensor, controls: Tensor) -> Tensor:
@@ -244,11 +223,31 @@ def _set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
         group["lr"] = rate * group.get("scale", 1.0)
 
 
-def _learn(optimizer: torch.optim.Optimizer, loss: Tensor, parameters: list[nn.Parameter], clip: float) -> None:
+def _learn(optimizer: torch.optim.Optimizer, loss: Tensor, parameters: list[nn.Parameter], clip: float) -> float:
+    """One step down the slope of a loss; returns the loss."""
+    value = loss.item()
+    if not math.isfinite(value):
+        raise FloatingPointError(
+            f"the loss is {value}: the training has diverged; begin anew with another seed, or without bfloat16"
+        )
     optimizer.zero_grad(set_to_none=True)
     loss.backward()  # type: ignore[no-untyped-call]
     nn.utils.clip_grad_norm_(parameters, clip)
     optimizer.step()
+    return value
+
+
+def _differing(plan: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """Names of the settings in which two plans differ."""
+    return sorted(name for name in plan.keys() | other.keys() if plan.get(name) != other.get(name))
+
+
+def _damaged(path: Path, error: Exception) -> ValueError:
+    reason = " ".join(str(error).split())[:200] or type(error).__name__
+    return ValueError(
+        f"{path} is no checkpoint of this training, or damaged ({reason}): "
+        "remove it to begin anew, or give another folder"
+    )
 
 
 def _round_seed(seed: int, done: int) -> int:
