@@ -34,7 +34,7 @@ b.b..g..g
 b.......g
 bbbbbgggg
 """
-# The material of each open cell's floor.
+# The material of each cell's floor; a dot is flagstone.
 _PAVING = """
 .........
 .55533333

@@ -15,7 +15,7 @@ from .motion import Records
 from .palette import Theme
 from .renderer import BRIGHTEST, DARKEST, FIELD, LIGHT_OFFSET, SHARP_FLAT, SHARP_WALL, SIDE_SHADE
 from .shading import fog_steps, torch_levels
-from .textures import LEVELS, MATERIALS, TILE_SIDE, WALL_SIDE, halve, wall_textures
+from .textures import LEVELS, MATERIALS, TILE_SIDE, WALL_SIDE, Levels, halve, wall_textures
 from .world import LIGHT_SIDE, MIPS, STRIDE, World, mip_origin
 
 
@@ -42,12 +42,12 @@ def march(solid: NDArray[np.bool_], x: float, y: float, ray_x: float, ray_y: flo
 
 
 class ReferenceRenderer:
-    """Renders one world in one theme, ``width`` by ``height`` pixels."""
+    """Renders one world in one theme, ``width`` by ``height`` pixels; ``walls`` as :class:`.renderer.Renderer`."""
 
-    def __init__(self, world: World, theme: Theme, width: int, height: int) -> None:
+    def __init__(self, world: World, theme: Theme, width: int, height: int, walls: Levels | None = None) -> None:
         self._world, self._theme, self._width, self._height = world, theme, width, height
         self._focal = FIELD * width
-        self._walls = [_mips(kind) for kind in wall_textures()]
+        self._walls = [_mips(kind) for kind in (wall_textures() if walls is None else walls)]
 
     def render(self, visitor: Records) -> NDArray[np.uint8]:
         """(height, width, 3) RGB of what the visitor sees."""
