@@ -50,16 +50,18 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 
 
 def test_losses_fall() -> None:
-    training = Training(replace(TINY, dynamics_steps=25, picture_steps=40, walkers=16, pictures=12, round=10), CPU)
+    plan = replace(TINY, dynamics_steps=16, picture_steps=30, walkers=16, pictures=12, round=10)
+    plan = replace(plan, dynamics_rate=0.05, picture_rate=0.05)
+    training = Training(plan, CPU)
     walks = Walkers(64, seed=9).walk(8)
     walked = places_as_tensor(walks.places), torch.from_numpy(walks.controls)
-    before = float(dynamics_loss(training.network.world.dynamics, *walked))
+    before = dynamics_loss(training.network.world.dynamics, *walked).item()
     training.run()
-    assert float(dynamics_loss(training.network.world.dynamics, *walked)) < 0.6 * before
+    assert dynamics_loss(training.network.world.dynamics, *walked).item() < 0.7 * before
     losses = training.progress.losses
-    assert {name: len(values) for name, values in losses.items()} == {"dynamics": 3, **dict.fromkeys(PICTURES, 4)}
+    assert {name: len(values) for name, values in losses.items()} == {"dynamics": 2, **dict.fromkeys(PICTURES, 3)}
     for name in ("autoencoder", "rendering", "place"):
-        assert losses[name][-1] < 0.8 * losses[name][0]
+        assert losses[name][-1] < 0.9 * losses[name][0]
     assert training.progress.minutes > 0
 
 
