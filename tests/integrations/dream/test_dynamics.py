@@ -26,9 +26,7 @@ def dynamics_of(seed: int = 0, bold: float = 1.0) -> Dynamics:
 def start(count: int, seed: int = 1) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     angle = torch.rand(count, generator=generator) * 2 * math.pi
-    return torch.cat(
-        (1 + 7 * torch.rand(count, 2, generator=generator), torch.stack((angle.cos(), angle.sin()), 1)), 1
-    )
+    return torch.cat((1 + 7 * torch.rand(count, 2, generator=generator), torch.stack((angle.cos(), angle.sin()), 1)), 1)
 
 
 def controls_of(steps: int, count: int) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from realtime_engine.integrations.dream import feed
+from realtime_engine.integrations.dream import training as dream_training
 from realtime_engine.integrations.dream.dynamics import Dynamics
 from realtime_engine.integrations.dream.feed import places_as_tensor
 from realtime_engine.integrations.dream.network import DreamSizes
@@ -49,19 +50,26 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_losses_fall() -> None:
-    plan = replace(TINY, dynamics_steps=16, picture_steps=30, walkers=16, pictures=12, round=10)
-    plan = replace(plan, dynamics_rate=0.05, picture_rate=0.05)
-    training = Training(plan, CPU)
+def test_it_learns_to_move() -> None:
+    training = Training(replace(TINY, dynamics_steps=16, picture_steps=1, walkers=16, dynamics_rate=0.05), CPU)
     walks = Walkers(64, seed=9).walk(8)
     walked = places_as_tensor(walks.places), torch.from_numpy(walks.controls)
     before = dynamics_loss(training.network.world.dynamics, *walked).item()
     training.run()
     assert dynamics_loss(training.network.world.dynamics, *walked).item() < 0.7 * before
+
+
+def test_it_learns_to_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From one lesson, over and over."""
+    (lesson,) = feed.lessons(1, 12, seed=5)
+    monkeypatch.setattr(dream_training, "lessons", lambda count, *_: iter([lesson] * count))
+    training = Training(replace(TINY, dynamics_steps=1, picture_steps=30, round=10, picture_rate=0.01), CPU)
+    training.run()
     losses = training.progress.losses
-    assert {name: len(values) for name, values in losses.items()} == {"dynamics": 2, **dict.fromkeys(PICTURES, 3)}
-    for name in ("autoencoder", "rendering", "place"):
-        assert losses[name][-1] < 0.9 * losses[name][0]
+    assert {name: len(values) for name, values in losses.items()} == {"dynamics": 1, **dict.fromkeys(PICTURES, 3)}
+    for name in ("autoencoder", "rendering", "latents", "spread", "place"):
+        assert losses[name][0] > losses[name][1] > losses[name][2]
+    assert losses["rendering"][2] < 0.97 * losses["rendering"][0] and losses["latents"][2] < 0.5 * losses["latents"][0]
     assert training.progress.minutes > 0
 
 
@@ -114,7 +122,9 @@ def test_the_checkpoint_of_another_plan_is_refused_by_the_names_of_what_differs(
     checkpoint = tmp_path / "checkpoint.pt"
     Training(TINY, CPU).save(checkpoint)
     other = replace(TINY, seed=7, picture_rate=1e-3, sizes=replace(SIZES, latent=5))
-    with pytest.raises(ValueError, match=r"other settings \(picture_rate, seed, sizes\): give the same, or another fol"):
+    with pytest.raises(
+        ValueError, match=r"other settings \(picture_rate, seed, sizes\): give the same, or another fol"
+    ):
         Training(other, CPU).resume(checkpoint)
 
 
@@ -147,7 +157,9 @@ def test_a_damaged_checkpoint_is_told_so(tmp_path: Path, damage: str) -> None:
             "flipped": whole[:300] + bytes(byte ^ 255 for byte in whole[300:900]) + whole[900:],
         }
         checkpoint.write_bytes(contents[damage])
-    with pytest.raises(ValueError, match=r"checkpoint\.pt is no checkpoint of this training, or damaged \(.+\): remove"):
+    with pytest.raises(
+        ValueError, match=r"checkpoint\.pt is no checkpoint of this training, or damaged \(.+\): remove"
+    ):
         Training(TINY, CPU).resume(checkpoint)
 
 
