@@ -26,6 +26,8 @@ from realtime_engine.integrations.dream.level import HEIGHT, THEMES, WIDTH, True
 from realtime_engine.integrations.dream.walks import STEP_S
 from realtime_engine.integrations.maze.motion import VISITOR, Controls, Motion
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 COLUMNS, LATENT = WIDTH // 2, 5
 Known = dict[bytes, tuple[list[float], int]]
 known: Known = {}

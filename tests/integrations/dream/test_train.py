@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import signal
 from pathlib import Path
@@ -17,6 +18,8 @@ from realtime_engine.integrations.dream.level import HEIGHT, WIDTH
 from realtime_engine.integrations.dream.network import DreamSizes
 from realtime_engine.integrations.dream.train import main
 from realtime_engine.integrations.dream.weights import Weights
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 SIZES = DreamSizes(
     latent=6,
@@ -154,6 +157,24 @@ def test_what_cannot_be_is_an_error_in_a_sentence(
     assert main(["--out", str(tmp_path), *arguments]) == 1
     assert error in told(capsys)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("tiny")
+def test_a_full_disk_is_an_error_in_a_sentence_and_keeps_the_last_checkpoint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, written = Path.write_bytes, iter(range(10))
+
+    def full(path: Path, contents: bytes) -> int:
+        if next(written) == 1:
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        return write(path, contents)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    assert main(["--smoke", "--out", str(tmp_path)]) == 1
+    assert "No space left on device" in told(capsys)
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
+    assert torch.load(tmp_path / "checkpoint.pt", weights_only=True)["progress"]["dynamics"] == 2
 
 
 @pytest.mark.usefixtures("tiny")

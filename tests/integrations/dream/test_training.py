@@ -17,6 +17,8 @@ from realtime_engine.integrations.dream.plan import Plan
 from realtime_engine.integrations.dream.training import Training, dynamics_loss, unroll
 from realtime_engine.integrations.dream.walks import CONTROLS, Walkers
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 CPU = torch.device("cpu")
 SIZES = DreamSizes(
     latent=6,

@@ -136,3 +136,28 @@ def test_orbs_drift_through_open_cells_and_turn_corners() -> None:
             cells[orb].add(cell)
     assert all(len(visited) > 8 for visited in cells)
     assert any(len({cell % SIZE for cell in c}) > 1 and len({cell // SIZE for cell in c}) > 1 for c in cells)
+
+
+def test_controls_that_are_arrays_already_are_those_of_the_mappings() -> None:
+    given = [
+        {"forward": 1, "strafe": -0.5, "run": True, "events": [{"kind": "pointer_move", "dx": 7, "dy": -3}]},
+        {"turn": 0.25},
+    ]
+    told = Controls(given)
+    same = Controls.of(
+        np.array([1, 0.0]),
+        np.array([-0.5, 0]),
+        np.array([0, 0.25]),
+        np.array([True, False]),
+        np.array([[7.0, -3.0], [0, 0]]),
+    )
+    assert vars(told).keys() == vars(same).keys()
+    world, motion, visitors = make_world(0), Motion(1 / FPS), []
+    for controls in (told, same):
+        both = np.array([first_visitor(world)] * 2, VISITOR)
+        for _ in range(5):
+            motion.look(both, controls)
+            motion.walk(both, controls, np.tile(world.grid.solid.ravel(), (2, 1)))
+        visitors.append(both)
+    assert np.array_equal(*visitors)
+    assert visitors[0]["pitch"][0] > 0 and visitors[0]["yaw"][1] != visitors[0]["yaw"][0]

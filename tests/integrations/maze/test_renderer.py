@@ -7,6 +7,7 @@ from realtime_engine.integrations.maze.motion import ORB, ORBS, VISITOR, first_o
 from realtime_engine.integrations.maze.palette import theme_of
 from realtime_engine.integrations.maze.reference import ReferenceRenderer
 from realtime_engine.integrations.maze.renderer import Renderer, View
+from realtime_engine.integrations.maze.textures import wall_textures
 from realtime_engine.integrations.maze.world import make_world
 
 WIDTH, HEIGHT = 320, 180
@@ -99,3 +100,20 @@ def test_the_far_floor_is_calm() -> None:
     after = renderer.render(rows, view)[0].astype(int)
     far, near = (np.abs(after - before)[band].mean() for band in (slice(195, 225), slice(300, 360)))
     assert far < 3 * max(near, 1)
+
+
+def test_other_walls_change_the_walls_and_nothing_else() -> None:
+    view, flat = view_of([0], orbs=False), np.full_like(wall_textures(), 80)
+    own, same, other = (Renderer(1, WIDTH, HEIGHT, walls=walls) for walls in (None, wall_textures(), flat))
+    pictures = []
+    for renderer in (own, same, other):
+        renderer.set_world(0, make_world(0))
+        renderer.set_theme(0, theme_of(""))
+        pictures.append(renderer.render(np.array([0]), view)[0].astype(int))
+    assert np.array_equal(pictures[0], pictures[1])
+    plain = ReferenceRenderer(make_world(0), theme_of(""), WIDTH, HEIGHT, walls=flat).render(view.visitors[0])
+    assert np.abs(pictures[2] - plain).mean() < 8
+    changed = np.abs(pictures[2] - pictures[0]).max(axis=2) > 4
+    assert 0.05 < changed.mean() < 0.8
+    ahead = slice(WIDTH // 2 - 20, WIDTH // 2 + 20)  # down a corridor: floor below, ceiling above
+    assert not changed[-8:, ahead].any() and not changed[:8, ahead].any()

@@ -5,7 +5,7 @@ import pytest
 
 from realtime_engine.integrations.maze.grid import HEADINGS, SIZE
 from realtime_engine.integrations.maze.textures import COFFER, FLAGSTONE, LAMP, LEVELS, MOSAIC, TILE_SIDE, halve
-from realtime_engine.integrations.maze.world import MIPS, STRIDE, TORCH, make_world, mip_origin
+from realtime_engine.integrations.maze.world import MIPS, STRIDE, TORCH, Surface, build_world, make_world, mip_origin
 
 
 def mip_of(atlas: np.ndarray, mip: int) -> np.ndarray:
@@ -59,3 +59,28 @@ def test_worlds_are_shared_and_cannot_be_written_to() -> None:
     assert make_world(4) is make_world(4)
     with pytest.raises(ValueError):
         make_world(4).floor[0, 0] = 1
+
+
+def test_a_world_can_have_other_surfaces() -> None:
+    grid = make_world(4).grid
+    material = np.arange(SIZE * SIZE, dtype=np.uint16).reshape(SIZE, SIZE) % 8
+    ramp = np.tile(np.linspace(50, 90, STRIDE).astype(np.uint8), (STRIDE, 1))
+    world = build_world(grid, Surface(ramp, material), Surface(ramp.T, material[::-1]))
+    floor, ceiling = mip_of(world.floor, 0), mip_of(world.ceiling, 0)
+    assert np.array_equal(floor[::TILE_SIDE, ::TILE_SIDE] // LEVELS, material)
+    corners = ceiling[::TILE_SIDE, ::TILE_SIDE] // LEVELS  # a lamp hangs in the middle of its cell
+    assert np.array_equal(corners, material[::-1])
+    assert np.array_equal(world.light, make_world(4).light) and np.array_equal(world.turns, make_world(4).turns)
+    lit = floor.astype(int) % LEVELS - ramp
+    samples = world.light.repeat(STRIDE // len(world.light), 0).repeat(STRIDE // len(world.light), 1)
+    unclipped = (ramp + samples.astype(int) > 0) & (ramp + samples.astype(int) < LEVELS - 1 - TORCH)
+    assert np.array_equal(lit[unclipped], samples[unclipped]) and unclipped.mean() > 0.5
+    x, y = grid.lamps[0] * TILE_SIDE + TILE_SIDE // 2
+    assert world.ceiling[y, x] // LEVELS == LAMP
+
+
+def test_rooms_have_a_floor_of_their_own() -> None:
+    world = make_world(4)
+    in_room = world.grid.rooms.repeat(TILE_SIDE, 0).repeat(TILE_SIDE, 1)
+    material = mip_of(world.floor, 0) // LEVELS
+    assert set(np.unique(material[in_room])) == {MOSAIC} and set(np.unique(material[~in_room])) == {FLAGSTONE}

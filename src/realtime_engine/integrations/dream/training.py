@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import asdict
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ class Training:
             self._round(self._picture_round, plan.picture_steps - progress.pictures, checkpoint, on_step)
 
     def save(self, path: Path) -> None:
-        """A checkpoint, whole or not at all."""
+        """A checkpoint, whole or not at all. Raises :class:`OSError`."""
         state = {
             "plan": asdict(self.plan),
             "progress": asdict(self.progress),
@@ -77,8 +78,10 @@ class Training:
             "movers": self._movers.state_dict(),
             "seers": self._seers.state_dict(),
         }
+        buffer = BytesIO()  # torch does not tell a full disk from any other trouble
+        torch.save(state, buffer)
         with atomic_file(path, overwrite=True) as temporary:
-            torch.save(state, temporary)
+            temporary.write_bytes(buffer.getbuffer())
 
     def resume(self, path: Path) -> None:
         """Go on from a checkpoint, of this device or another.
