@@ -41,7 +41,7 @@ class Plan:
     sizes: DreamSizes = field(default_factory=DreamSizes)
     seed: int = 0
     dynamics_steps: int = 3000
-    picture_steps: int = 16_000
+    picture_steps: int = 10_000
     walkers: int = 384
     pictures: int = 96
     round: int = 500
