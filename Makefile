@@ -3,20 +3,22 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 DEMO ?= maze
+EXTRAS ?= serve
 
 .PHONY: demo test clean
 
-# make demo DEMO=path/to/file.py:demo ARGS='--port 9000' serves something else, elsewhere.
-demo: $(VENV)/.demo
+# make demo DEMO=path/to/file.py:demo ARGS='--port 9000' serves something else, elsewhere;
+# make demo DEMO=dream EXTRAS=serve,torch what needs another extra.
+demo: $(VENV)/.demo-$(EXTRAS)
 	$(BIN)/realtime-engine serve $(DEMO) $(ARGS)
 
 test: $(VENV)/.test
 	PATH="$(CURDIR)/$(BIN):$$PATH" scripts/check
 
-$(VENV)/.demo: pyproject.toml constraints.txt
+$(VENV)/.demo-$(EXTRAS): pyproject.toml constraints.txt
 	$(make_venv)
 	@echo "Installing what the demo needs; this takes a minute the first time"
-	$(PIP_INSTALL) -e '.[serve]'
+	$(PIP_INSTALL) -e '.[$(EXTRAS)]'
 	@touch $@
 
 $(VENV)/.test: pyproject.toml constraints.txt

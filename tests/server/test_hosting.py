@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 from realtime_engine import Inbox, Outbox
+from realtime_engine.infra.loading import report_loading
 from realtime_engine.server.problems import MEDIA_TYPE
 
 from .support import PaintEngine, SlowBuild, in_process, paint_demo, until
@@ -22,6 +24,25 @@ async def test_http_is_up_while_the_model_loads() -> None:
         await served.ready()
         assert (await served.client.get("/readyz")).json() == {"status": "ready"}
         assert (await served.client.get("/api/demo")).json()["manifest"]["max_sessions"] == 1
+
+
+async def test_the_page_is_told_how_far_the_loading_is() -> None:
+    told, go = threading.Event(), threading.Event()
+
+    def build(options: object) -> PaintEngine:
+        report_loading("Compiling", 0.25)
+        told.set()
+        assert go.wait(10)
+        return PaintEngine()
+
+    async with in_process(paint_demo(build=build), ready=False) as served:
+        assert await asyncio.to_thread(told.wait, 10)
+        demo = (await served.client.get("/api/demo")).json()
+        assert demo["progress"] == {"message": "Compiling", "fraction": 0.25}
+        assert (await served.client.get("/readyz")).json()["detail"] == "The model is loading: Compiling."
+        go.set()
+        await served.ready()
+        assert (await served.client.get("/api/demo")).json()["progress"] == {"message": "Ready", "fraction": 1.0}
 
 
 async def test_a_model_that_cannot_be_loaded_says_why() -> None:

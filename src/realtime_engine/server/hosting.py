@@ -19,6 +19,7 @@ from ..core.serve import run_engine
 from ..core.waiters import call_soon
 from ..infra.control_log import ControlRecorder
 from ..infra.demo import Demo
+from ..infra.loading import LoadProgress, hearing_progress
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ class EngineHost:
         state: set by the host.
         manifest: ``None`` until the engine is ready.
         error: why it failed, a line for a person.
+        progress: what the model says of its loading.
     """
 
     def __init__(self, demo: Demo, options: BaseModel | None, recorder: ControlRecorder | None = None) -> None:
@@ -59,6 +61,7 @@ class EngineHost:
         self.state = EngineState.LOADING
         self.manifest: EngineManifest | None = None
         self.error: str | None = None
+        self.progress = LoadProgress("Loading the model", None)
         self._demo = demo
         self._options = options
         self._stop = asyncio.Event()
@@ -86,8 +89,12 @@ class EngineHost:
         self._stop.set()
 
     def _build(self) -> _Built:
-        engine = self._demo.build_engine(self._options)
+        with hearing_progress(self._note_progress):
+            engine = self._demo.build_engine(self._options)
         return _Built(engine, engine.manifest())
+
+    def _note_progress(self, progress: LoadProgress) -> None:
+        self.progress = progress
 
     async def _drive(self, engine: RealtimeInterface) -> None:
         own_loop = callable(getattr(engine, "serve", None))

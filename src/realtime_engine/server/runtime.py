@@ -34,7 +34,6 @@ from .sessions import Sessions
 
 logger = logging.getLogger(__name__)
 
-_LOADING = {"message": "Loading the model", "fraction": None}
 _READY = {"message": "Ready", "fraction": 1.0}
 
 
@@ -130,7 +129,8 @@ class Runtime:
             self._sessions.begin_close()
 
     def progress(self) -> dict[str, Any]:
-        return dict(_READY if self.host.state is EngineState.READY else _LOADING)
+        """What the page shows while it waits."""
+        return dict(_READY) if self.host.state is EngineState.READY else self.host.progress._asdict()
 
     async def _find_route(self) -> None:
         self.route = await find_route(self.config.ice, page_on_loopback=self.config.is_loopback)

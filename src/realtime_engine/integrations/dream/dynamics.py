@@ -11,7 +11,7 @@ from .fourier import waves
 
 _STILL = 1e-6  # cells or radians a step
 _WALLS = 1.5  # the largest correction along an axis, as a part of the way
-_WAVES = tuple(2 * math.pi * k for k in (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0))  # radians a cell
+_WAVES = tuple(2 * math.pi * k for k in (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0))  # radians a cell
 
 
 class Dynamics(nn.Module):
@@ -70,10 +70,11 @@ class Dynamics(nn.Module):
         cos, sin = cos * length, sin * length
         way = torch.stack((ahead * cos - aside * sin, ahead * sin + aside * cos), 1)
         at = torch.stack((x, y), 1) + way
-        at = at + self._correction(at, way)
+        at = at + self.correction(at, way)
         return torch.cat((at, cos[:, None], sin[:, None]), 1), hidden
 
-    def _correction(self, at: Tensor, way: Tensor) -> Tensor:
+    def correction(self, at: Tensor, way: Tensor) -> Tensor:
+        """(n, 2) what walls do to a move of (n, 2) ``way`` that would end at (n, 2) ``at``."""
         far = torch.sqrt((way * way).sum(1, keepdim=True) + 1e-12)  # the root of 0 has no slope
         correction = far * torch.tanh(self.walls(torch.cat((waves(at, self.numbers), way / far), 1))) * _WALLS
         return torch.where((way == 0).all(1, keepdim=True), 0.0, correction)

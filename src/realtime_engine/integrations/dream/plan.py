@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from .network import DreamSizes
 
-_LEAST = {"seed": 0, "dynamics_steps": 1, "picture_steps": 1, "walkers": 1, "pictures": 2, "round": 1}
+_LEAST = {"seed": 0, "dynamics_steps": 1, "picture_steps": 1, "walkers": 1, "pushes": 1, "pictures": 2, "round": 1}
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,7 @@ class Plan:
         seed: of its first weights and of all walks.
         dynamics_steps, picture_steps: batches of walks, and of pictures.
         walkers: in a batch of walks.
+        pushes: in a batch of single moves into and along walls.
         pictures: in a batch of pictures.
         round: batches between two checkpoints.
         dynamics_rate, picture_rate: highest learning rates.
@@ -29,9 +30,10 @@ class Plan:
 
     sizes: DreamSizes = field(default_factory=DreamSizes)
     seed: int = 0
-    dynamics_steps: int = 3000
-    picture_steps: int = 16_000
-    walkers: int = 384
+    dynamics_steps: int = 5000
+    picture_steps: int = 10_000
+    walkers: int = 256
+    pushes: int = 2048
     pictures: int = 96
     round: int = 500
     dynamics_rate: float = 1e-3

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
@@ -18,14 +19,16 @@ from torch.nn.functional import mse_loss
 from ...infra.atomic_file import atomic_file
 from .dynamics import Dynamics
 from .feed import Lesson, lessons, places_as_tensor
+from .ground import pushes
 from .network import DreamNetwork
 from .plan import Plan, Progress
 from .walks import Walkers
 
 OnStep = Callable[[str, int, float], None]
 
-_UNROLLS = ((0.15, 8), (0.4, 16), (0.7, 32), (1.0, 64))  # until this part of the training, this many steps at a time
+_UNROLLS = ((0.3, 8), (0.7, 16), (1.0, 32))  # until this part of the training, this many steps at a time
 _WEIGHTS = {"autoencoder": 1.0, "rendering": 1.0, "latents": 0.02, "spread": 0.001, "place": 0.05, "size": 1e-4}
+_PUSHING = 0.1  # weight of single moves beside walks
 
 
 class Training:
@@ -120,6 +123,7 @@ class Training:
         plan, progress = self.plan, self.progress
         walkers = Walkers(plan.walkers, _round_seed(plan.seed, progress.dynamics))
         walkers.walk(30)
+        random = np.random.default_rng([_round_seed(plan.seed, progress.dynamics), 5])
         total = 0.0
         for _ in range(steps):
             part = progress.dynamics / plan.dynamics_steps
@@ -130,7 +134,7 @@ class Training:
                 self.network.world.dynamics,
                 places_as_tensor(walks.places).to(self.device),
                 torch.from_numpy(walks.controls).to(self.device),
-            )
+            ) + _PUSHING * push_loss(self.network.world.dynamics, self._pushes(random))
             value = _learn(self._movers, loss, list(self.network.world.dynamics.parameters()), clip=0.3)
             progress.dynamics += 1
             total += value
@@ -152,6 +156,9 @@ class Training:
                 totals[name] = totals.get(name, 0.0) + part_of_it.item()
             on_step("pictures", progress.pictures, value)
         self._note(**{name: total / steps for name, total in totals.items()})
+
+    def _pushes(self, random: np.random.Generator) -> list[Tensor]:
+        return [torch.from_numpy(array).to(self.device) for array in pushes(self.plan.pushes, random)]
 
     def _lessons(self, steps: int) -> Iterator[Lesson]:
         for lesson in lessons(steps, self.plan.pictures, _round_seed(self.plan.seed, self.progress.pictures)):
@@ -197,6 +204,16 @@ def dynamics_loss(dynamics: Dynamics, places: Tensor, controls: Tensor) -> Tenso
     distance = torch.sqrt(off[..., :2].square().sum(-1) + 1e-6).mean()
     heading = torch.sqrt(off[..., 2:].square().sum(-1) + 1e-6).mean()
     return distance + 0.5 * heading + 5 * each[..., :2].abs().mean() + 10 * each[..., 2:].abs().mean()
+
+
+def push_loss(dynamics: Dynamics, pushes: Sequence[Tensor]) -> Tensor:
+    """How far the corrections of single moves are off, in lengths of the move.
+
+    Args:
+        pushes: ends, ways and corrections, (n, 2) each.
+    """
+    ends, ways, corrections = pushes
+    return ((dynamics.correction(ends, ways) - corrections).abs() / ways.norm(dim=1, keepdim=True)).mean()
 
 
 def unroll(dynamics: Dynamics, place: Tensor, controls: Tensor) -> Tensor:

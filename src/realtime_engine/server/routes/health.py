@@ -31,7 +31,7 @@ async def readyz(request: Request) -> dict[str, str]:
     runtime = runtime_of(request)
     host = runtime.host
     if host.state is EngineState.LOADING:
-        raise Problem("loading", "The model is loading.", headers={"Retry-After": "1"})
+        raise Problem("loading", f"The model is loading: {host.progress.message}.", headers={"Retry-After": "1"})
     if host.state is EngineState.FAILED:
         known = host.error if has_access(request, runtime.config.token) else None
         raise Problem("engine-failed", known or "The model failed.")

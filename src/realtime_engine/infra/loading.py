@@ -1,0 +1,41 @@
+"""How far the loading of a model is, told from inside ``build`` to whoever waits for it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import NamedTuple
+
+
+class LoadProgress(NamedTuple):
+    """``message`` for people; ``fraction`` of the whole, 0 to 1, ``None`` while nobody knows."""
+
+    message: str
+    fraction: float | None
+
+
+_listener: ContextVar[Callable[[LoadProgress], None] | None] = ContextVar("loading_listener", default=None)
+
+
+def report_loading(message: str, fraction: float | None = None) -> None:
+    """Say what a model is at while it loads. Does nothing when nobody listens.
+
+    Raises:
+        ValueError: ``fraction`` is neither ``None`` nor 0 to 1.
+    """
+    if fraction is not None and not 0 <= fraction <= 1:
+        raise ValueError(f"fraction must be from 0 to 1, or None while nobody knows, got {fraction!r}")
+    listener = _listener.get()
+    if listener is not None:
+        listener(LoadProgress(message, fraction))
+
+
+@contextlib.contextmanager
+def hearing_progress(listener: Callable[[LoadProgress], None]) -> Iterator[None]:
+    """``listener`` is told what is reported inside the block, on the thread that reports it."""
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
