@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 from ...core.contract import RealtimeInterface
 from ...infra.controls import Controls, ControlWindow
 from ...infra.demo import Demo
+from ...infra.extras import require
 from ..maze import demo as maze
 
 _SEEDS_TO_READ_ALOUD = 10_000
@@ -63,6 +64,8 @@ CONTROLS = Controls(
 def build(options: Options) -> RealtimeInterface:
     """The engine: all players in one batch."""
     from ...core.composed import ComposedEngine
+
+    require("torch", "torch", "dream")
     from .building import build_model
 
     return ComposedEngine(build_model(options), pipeline=False)
