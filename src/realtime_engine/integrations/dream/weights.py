@@ -51,6 +51,8 @@ class Weights:
 
     def __init__(self, path: Path = SHIPPED) -> None:
         self.path = path
+        if path.is_dir():
+            raise WeightsError(f"{str(path)!r} is a folder, expected a file; {_TRAIN}")
         self._open = require("safetensors", "torch", "read weights").safe_open
         self.metadata: Mapping[str, str]
         self.metadata, kinds = self._read(_header)
