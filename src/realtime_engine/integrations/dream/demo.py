@@ -43,6 +43,13 @@ class Options(BaseModel):
     fps: Literal[10, 15, 30] = Field(15, description="Frames per second.")
     frames_per_chunk: int = Field(1, ge=1, le=4, description="Frames that one step makes.")
     device: str = Field("cpu", description="Where to compute: cpu, cuda, cuda:1.")
+    threads: int = Field(
+        1,
+        ge=1,
+        le=256,
+        description="CPU threads of the network. Two wait for each other in every layer: take more only where there "
+        "are cores that video encoding leaves idle.",
+    )
     rows: Literal["all", "occupied"] = Field(
         "all", description="Compute all rows always (the same bits in any company), or only those with a player."
     )
@@ -72,9 +79,9 @@ def build(options: Options) -> RealtimeInterface:
 
 
 def to_conditioning(window: ControlWindow) -> Mapping[str, Any]:
-    """Held keys, sticks and gamepad as speeds; the fields go along. Mouse look reaches the model as edges."""
-    moves = {name: value for name, value in maze.to_conditioning(window).items() if name != "prompt"}
-    return {**moves, "theme": window.field_values["theme"], "astray": window.field_values["astray"]}
+    """Speeds as in the maze, and the fields that may change on the way."""
+    values = window.field_values
+    return {**maze.moves(window), "theme": values["theme"], "astray": values["astray"]}
 
 
 def context(fields: Fields) -> Mapping[str, Any]:
