@@ -10,10 +10,10 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
-from realtime_engine.integrations.dream.demo import Options, demo
-from realtime_engine.server import ServerConfig, create_app
+from realtime_engine.integrations.dream.demo import Options, demo  # noqa: E402
+from realtime_engine.server import ServerConfig, create_app  # noqa: E402
 
-from .support import until
+from .support import until  # noqa: E402
 
 
 @pytest.mark.parametrize(
