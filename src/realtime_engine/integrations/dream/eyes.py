@@ -17,6 +17,7 @@ from .pictures import Encoder
 from .weights import Weights
 
 _REFERENCE_SEED = 0
+_KEPT_BYTES = 2**16  # of numbers: some thousand looks, each of which takes a kilobyte with what Python adds
 
 
 class Eyes:
@@ -26,6 +27,7 @@ class Eyes:
         self._lifecycle: EncoderLifecycle[Encoder, NDArray[np.uint8]] = EncoderLifecycle(
             load=lambda: weights.encoder(device),
             encode=lambda encoder, picture: _on_host(encode(encoder, field, picture)),
+            cache_bytes=_KEPT_BYTES,
             name="the dream's encoder",
             thorough=False,  # a few megabytes without cycles, while all rows wait
         )
