@@ -66,6 +66,18 @@ def test_what_was_saved_is_read(tmp_path: Path) -> None:
         assert not part.training and not any(weight.requires_grad for weight in part.parameters())
 
 
+def test_the_encoder_comes_again_whatever_becomes_of_the_file(tmp_path: Path) -> None:
+    weights = tiny_weights(tmp_path)
+    first = weights.encoder(CPU)
+    first.code.bias.fill_(7)
+    save(weights.path, tiny_network(seed=5), {})
+    again = weights.encoder(CPU).state_dict()
+    wanted = {name: tensor.half().float() for name, tensor in tiny_network().encoder.state_dict().items()}
+    assert all(torch.equal(again[name], tensor) for name, tensor in wanted.items())
+    weights.path.unlink()
+    weights.encoder(CPU)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_numbers_of_any_precision_become_float32(tmp_path: Path, dtype: Any) -> None:
     save(tmp_path / "dream.safetensors", tiny_network(), {}, dtype=dtype)

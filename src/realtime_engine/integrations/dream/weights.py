@@ -58,23 +58,33 @@ class Weights:
         self.metadata, kinds = self._read(_header)
         self.sizes = self._sizes(self.metadata)
         self._check_kinds(self._shapes(), kinds)
+        self._of_encoder: dict[str, Tensor] | None = None
 
     def world(self, device: torch.device) -> DreamWorld:
         """The part that every step needs, float32, for inference only. Raises :class:`WeightsError`."""
-        return self._part(lambda: DreamWorld(self.sizes), "world.", device)
+        return self._part(lambda: DreamWorld(self.sizes), self._tensors("world."), device)
 
     def encoder(self, device: torch.device) -> Encoder:
-        """The encoder, float32, for inference only. Raises :class:`WeightsError`."""
-        sizes = self.sizes
-        return self._part(lambda: Encoder(sizes.latent, sizes.code, sizes.encoder_width), "encoder.", device)
+        """The encoder, float32, for inference only. Raises :class:`WeightsError`.
 
-    def _part(self, make: Callable[[], Part], prefix: str, device: torch.device) -> Part:
-        tensors = self._read(
+        It is made again and again, so its numbers are kept on the host: whatever becomes of the file meanwhile.
+        """
+        if self._of_encoder is None:
+            self._of_encoder = self._tensors("encoder.")
+        sizes = self.sizes
+        return self._part(lambda: Encoder(sizes.latent, sizes.code, sizes.encoder_width), self._of_encoder, device)
+
+    def _tensors(self, prefix: str) -> dict[str, Tensor]:
+        """Those of one part, by their names inside of it."""
+        tensors: dict[str, Tensor] = self._read(
             lambda file: {name: file.get_tensor(name) for name in file.keys() if name.startswith(prefix)}
         )
         self._check_numbers(tensors)
+        return {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
+
+    def _part(self, make: Callable[[], Part], tensors: Mapping[str, Tensor], device: torch.device) -> Part:
         part = make()
-        part.load_state_dict({name.removeprefix(prefix): tensor.float() for name, tensor in tensors.items()})
+        part.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
         part.eval().requires_grad_(False)
         try:
             return part.to(device)
