@@ -51,6 +51,17 @@ def test_the_encoder_exists_only_while_it_encodes():
     assert alive == [1] and not Encoder.alive
 
 
+def test_a_small_encoder_is_released_without_a_search_for_cycles(monkeypatch):
+    def search() -> None:
+        raise AssertionError("it halts the process")
+
+    monkeypatch.setattr(gc, "collect", search)
+    lifecycle = EncoderLifecycle(object, lambda _, text: np.full(4, len(text)), thorough=False)
+    assert lifecycle.encode("castle").tolist() == [6, 6, 6, 6]
+    with pytest.raises(AssertionError, match="halts"):
+        EncoderLifecycle(object, lambda _, text: np.full(4, len(text))).encode("castle")
+
+
 def test_what_was_encoded_before_costs_no_load():
     lifecycle = EncoderLifecycle(Encoder, encode)
     first = lifecycle.encode("castle")

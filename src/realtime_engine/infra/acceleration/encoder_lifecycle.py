@@ -41,6 +41,7 @@ class EncoderLifecycle(Generic[Encoder, Content]):
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         key: Callable[[Content], str] = content_key,
         name: str = "encoder",
+        thorough: bool = True,
     ) -> None:
         """
         Args:
@@ -49,11 +50,14 @@ class EncoderLifecycle(Generic[Encoder, Content]):
             cache_bytes: how much of embeddings is kept, the least recently used is forgotten first; 0 keeps none.
             key: a name for content, the same for equal content.
             name: what log lines call it.
+            thorough: after each load, look for reference cycles and give freed memory back to the device. That halts
+                the whole process for 0.1 s and more; an encoder that is small and has no cycles does not need it.
         """
         self._load = load
         self._encode = encode
         self._key = key
         self._name = name
+        self._thorough = thorough
         self._cache = EmbeddingCache(cache_bytes)
         self._lock = threading.Lock()
         self._loads = 0
@@ -89,7 +93,8 @@ class EncoderLifecycle(Generic[Encoder, Content]):
                     traceback.clear_frames(error.__traceback__)  # their local variables hold the encoder
                     raise
                 finally:
-                    _give_memory_back()
+                    if self._thorough:
+                        _give_memory_back()
             return [found[key] for key in keys]
 
     def clear(self) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +13,7 @@ from numpy.typing import NDArray
 from .level import HEIGHT, THEMES, WIDTH, TrueView, first_visitor
 
 _MOST_SEEDS = 2**63
+_rendering = threading.Lock()  # a renderer has one workspace, and pictures are wanted on two lanes
 
 
 class Start(NamedTuple):
@@ -22,20 +25,27 @@ class Start(NamedTuple):
 
 def start_in(context: Mapping[str, Any]) -> Start:
     """From an attach context. Errors: :class:`ValueError`, naming the field."""
-    seed = _seed_in(context)
+    seed, theme = _seed_in(context), theme_in(context)
     picture = context.get("picture")
     if picture is None:
-        return Start(seed_picture(seed, theme_in(context)), seed)
+        return Start(seed_picture(seed, theme), seed)
     if not isinstance(picture, np.ndarray) or picture.shape != (HEIGHT, WIDTH, 3) or picture.dtype != np.uint8:
         found = f"{picture.dtype} {picture.shape}" if isinstance(picture, np.ndarray) else repr(picture)[:60]
         raise ValueError(f"picture must be a uint8 array of shape ({HEIGHT}, {WIDTH}, 3), got {found}")
-    return Start(picture, seed)
+    return Start(picture.copy(), seed)  # torch wants memory that is writable and in order
 
 
 def seed_picture(seed: int, theme: str) -> NDArray[np.uint8]:
     """(HEIGHT, WIDTH, 3) what is to be seen where a walk with this seed begins."""
-    picture: NDArray[np.uint8] = TrueView()(first_visitor(seed)[None], np.array([THEMES.index(theme)]))[0]
+    with _rendering:
+        pictures = _true_view()(first_visitor(seed)[None], np.array([THEMES.index(theme)]))
+    picture: NDArray[np.uint8] = pictures[0]
     return picture
+
+
+@lru_cache(maxsize=1)
+def _true_view() -> TrueView:
+    return TrueView()
 
 
 def theme_in(given: Mapping[str, Any]) -> str:

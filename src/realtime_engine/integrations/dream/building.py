@@ -5,6 +5,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+import torch
+
+from ...core.errors import describe
 from ...infra.acceleration import Prewarm, PrewarmEvent, PrewarmStep
 from .model import DreamModel
 from .weights import SHIPPED, Weights, WeightsError
@@ -16,12 +19,13 @@ _logger = logging.getLogger(__name__)
 
 
 def build_model(options: Options) -> DreamModel:
-    """The model of these options, warmed up.
+    """The model of these options, warmed up. The number of torch's threads counts for the whole process from then on.
 
     Raises:
         WeightsError: saying what is wrong with the weights or the device.
         ValueError: naming an option.
     """
+    torch.set_num_threads(options.threads)
     model = DreamModel(
         weights=Weights(options.weights or SHIPPED),
         max_sessions=options.max_sessions,
@@ -38,11 +42,11 @@ def build_model(options: Options) -> DreamModel:
 
 
 def warm_up(model: DreamModel) -> None:
-    """Run every part once, telling the log how far it is. Raises what a part raises."""
+    """Run every part once, telling the log how far it is. Raises :class:`WeightsError` where one does not run."""
     steps = [PrewarmStep(name, run) for name, run in model.first_runs().items()]
     report = Prewarm(steps, on_event=_tell).run()
     for error in report.failed.values():
-        raise WeightsError(f"the network does not run on {model.device}: {error}") from error
+        raise WeightsError(f"the network does not run on {str(model.device)!r}: {describe(error)}") from error
 
 
 def _tell(event: PrewarmEvent) -> None:

@@ -74,6 +74,7 @@ class DreamModel:
         rows: RowPolicy = "all",
         compile: bool = False,
     ) -> None:
+        _check_counts(max_sessions=max_sessions, height=height, width=width, frames_per_chunk=frames_per_chunk)
         steps = 1 / STEP_S / fps if fps > 0 else 0.0
         if steps < 1 or abs(steps - round(steps)) > 1e-9:
             raise ValueError(f"fps must divide {1 / STEP_S:.0f}, got {fps!r}")
@@ -99,21 +100,21 @@ class DreamModel:
         self._hidden = torch.zeros(2 * max_sessions, sizes.hidden, device=self.device)
         self._codes = torch.zeros(max_sessions, sizes.code, device=self.device)
         self._seeds = np.zeros(max_sessions, np.int64)
-        self._controls = np.zeros((max_sessions, CONTROLS), np.float32)
         self._places[:, 2] = 1  # a heading, so that empty rows stay finite
 
     def first_runs(self) -> Mapping[str, Callable[[], object]]:
         """What is slow the first time: name -> a call that gets it over with. Changes no state."""
-        count = self._manifest.max_sessions
-        counts = range(1 if self._rows == "occupied" else count, count + 1)
+        return {"looking at pictures": lambda: self._eyes.codes_of(THEMES), "a step of all rows": self._run_all}
 
-        def run_all() -> None:
-            for rows in counts:
-                state = State(self._places[:rows], self._hidden[:rows])
-                state = self._dreamer.step(state, torch.zeros(rows, CONTROLS, device=self.device))
-                self._dreamer.decode(self._dreamer.see(state.places, self._codes[:rows]))
-
-        return {"looking at a picture": lambda: self._eyes.codes_of(THEMES), "a step of all rows": run_all}
+    def _run_all(self) -> None:
+        """A step of every number of rows that may come, in the torch modes and memory layouts of a real one."""
+        most = self._manifest.max_sessions
+        with torch.inference_mode():
+            for count in range(1 if self._rows == "occupied" else most, most + 1):
+                ages, strengths = np.zeros(count, np.int64), np.zeros(count, np.float32)
+                rows, controls = list(range(count)), np.zeros((count, CONTROLS), np.float32)
+                for seen in self._run(rows, ages, controls, strengths)[1]:
+                    self._dreamer.decode(seen)
 
     def manifest(self) -> EngineManifest:
         return self._manifest
@@ -163,34 +164,43 @@ class DreamModel:
         controls = self._controls_of(due, told)
         strengths = np.zeros(self._manifest.max_sessions, np.float32)
         strengths[due] = [strength_in(given) for given in told]
-        here, there = self._halves(rows, ages)
+        state, frames = self._run(rows, ages, controls[rows], strengths[rows])
+        kept = [rows.index(row) for row in due]
+        there = self._half(rows, ages + 1)[kept]
+        self._places[there] = state.places[kept]
+        self._hidden[there] = state.hidden[kept]
+        batch.data[_LATENTS] = _Latents(rows, frames)
+
+    def _run(
+        self,
+        rows: list[int],
+        ages: NDArray[np.int64],
+        controls: NDArray[np.float32],
+        strengths: NDArray[np.float32],
+    ) -> tuple[State, Tensor]:
+        """The state of rows after a chunk, and its latents (frames, rows, latent, COLUMNS); writes no state."""
+        here = self._half(rows, ages)
         state = State(self._places[here], self._hidden[here])
-        codes = self._codes[rows]
+        codes, seeds = self._codes[rows], self._seeds[rows]
+        given = self._tensor(controls)
         frames = []
         for frame in range(self._manifest.frames_per_chunk):
             for _ in range(self._steps_per_frame):
-                state = self._dreamer.step(state, self._tensor(controls[rows]))
-                controls[:, -1] = 0  # pointer travel counts once
+                state = self._dreamer.step(state, given)
+                given[:, -1] = 0  # pointer travel counts once
             steps = ages * self._manifest.frames_per_chunk + frame
-            noise = wander(self._seeds[rows], steps, strengths[rows], self._noise_shape)
+            noise = wander(seeds, steps, strengths, self._noise_shape)
             frames.append(self._dreamer.see(state.places, codes, None if noise is None else noise.to(self.device)))
-        kept = [rows.index(row) for row in due]
-        self._places[there[kept]] = state.places[kept]
-        self._hidden[there[kept]] = state.hidden[kept]
-        batch.data[_LATENTS] = _Latents(rows, torch.stack(frames))
+        return state, torch.stack(frames)
 
     def _controls_of(self, due: list[int], told: list[Mapping[str, Any]]) -> NDArray[np.float32]:
-        self._controls.fill(0)
-        self._controls[due] = control_numbers(Controls(told))
-        return self._controls
+        controls = np.zeros((self._manifest.max_sessions, CONTROLS), np.float32)
+        controls[due] = control_numbers(Controls(told))
+        return controls
 
-    def _halves(self, rows: list[int], ages: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        """Indices of the state before and after this chunk, of ``rows``."""
-        half = self._manifest.max_sessions
-        odd = ages & 1
-        here = np.array(rows, np.int64) + half * odd
-        there = np.array(rows, np.int64) + half * (1 - odd)
-        return self._tensor(here), self._tensor(there)
+    def _half(self, rows: list[int], ages: NDArray[np.int64]) -> Tensor:
+        """Where the state of ``rows`` lies at these ages."""
+        return self._tensor(np.array(rows, np.int64) + self._manifest.max_sessions * (ages & 1))
 
     def _tensor(self, array: NDArray[Any]) -> Tensor:
         return torch.from_numpy(array).to(self.device)
@@ -233,6 +243,12 @@ def torch_device(name: str) -> torch.device:
         return torch.device(name)
     except RuntimeError as error:
         raise ValueError(f"device must be a device of torch, such as 'cpu' or 'cuda', got {name!r}") from error
+
+
+def _check_counts(**counts: int) -> None:
+    for name, value in counts.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name} must be a whole number of 1 or more, got {value!r}")
 
 
 def _session(batch: StageBatch, row: int) -> str:

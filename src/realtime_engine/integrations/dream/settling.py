@@ -9,9 +9,9 @@ from torch import Tensor
 
 from .light_field import LightField
 
-_STARTS, _KEPT = 12, 3  # guesses around the first one, and how many of them are followed
+_STARTS, _KEPT = 12, 3  # guesses around the first one, and how many of them are followed at first
 _SPREAD = (0.3, 0.3, 0.15)  # standard deviations of the guesses: cells, cells, radians
-_STEPS = 8
+_STEPS_OF_ALL, _STEPS_OF_BEST = 2, 6
 _PROBE = 1e-2  # cells and radians, for slopes
 _LONGEST = 0.3  # cells and radians a step
 
@@ -39,14 +39,17 @@ def settle(field: LightField, latents: Tensor, place: Tensor, code: Tensor) -> T
     best = off(guesses).square().mean(1).topk(_KEPT, largest=False).indices
     places, damping = guesses[best], place.new_full((_KEPT,), 1e-2)
     residual = off(places)
-    for _ in range(_STEPS):
+    for step in range(_STEPS_OF_ALL + _STEPS_OF_BEST):
+        if step == _STEPS_OF_ALL:
+            best = residual.square().mean(1).argmin()[None]
+            places, damping, residual = places[best], damping[best], residual[best]
         tried = _moved(places, _step(off, places, residual, damping).clamp(-_LONGEST, _LONGEST))
         then = off(tried)
         better = then.square().mean(1) < residual.square().mean(1)
         places = torch.where(better[:, None], tried, places)
         residual = torch.where(better[:, None], then, residual)
         damping = torch.where(better, damping * 0.3, damping * 4)
-    return places[residual.square().mean(1).argmin()]
+    return places[0]
 
 
 def _step(off: Callable[[Tensor], Tensor], places: Tensor, residual: Tensor, damping: Tensor) -> Tensor:

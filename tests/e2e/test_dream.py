@@ -1,0 +1,78 @@
+"""Two people walk through two dreams of one batch in a real browser."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+if not os.environ.get("CI"):
+    for package in ("playwright", "aiortc", "fastapi", "typer", "torch", "safetensors"):
+        pytest.importorskip(package, reason=f"{package} is not installed: nothing is dreamt in a browser")
+    if shutil.which("chromium") is None:
+        pytest.skip("there is no chromium on the PATH: nothing is tested in a browser", allow_module_level=True)
+
+from playwright.sync_api import expect
+
+from .conftest import Opener
+from .maze import MazeServer
+from .walker import PATIENCE_MS, Walker
+
+pytestmark = pytest.mark.timeout(60)
+
+RECOLOURED = 15  # mean difference, 0 to 255
+
+
+@pytest.fixture(scope="module")
+def dream(chromium: str) -> Iterator[MazeServer]:
+    """With the weights that come with the package."""
+    with MazeServer("--max-sessions", "2", "--height", "212", demo="dream") as server:
+        yield server
+
+
+def test_two_people_walk_through_two_dreams_of_one_batch(dream: MazeServer, visit: Opener) -> None:
+    first, second = (visit(dream).until_live().in_world(seed) for seed in (1, 2))
+    assert dream.viewers() == [1, 1], "two sessions of one engine, each with its viewer"
+    assert np.median(np.abs(first.pixels() - second.pixels())) > 6
+    for walker, other, key in ((first, second, "KeyE"), (second, first, "KeyQ")):
+        walker.keep("here")
+        other.keep("there")
+        with walker.holding(key):
+            walker.until_elsewhere("here")
+        walker.until_still()
+        other.until_back("there")
+    walks(first)
+    dreams_in(first, "frost", second)
+
+
+def walks(walker: Walker) -> None:
+    walker.keep("start")
+    with walker.holding("KeyS"):
+        walker.until_elsewhere("start")
+    walker.until_still()
+
+
+def dreams_in(walker: Walker, theme: str, other: Walker) -> None:
+    """A theme shows in one's own dream, and in nobody else's."""
+    before = walker.pixels()
+    walker.keep("day")
+    other.keep("there")
+    walker.page.get_by_label(theme, exact=True).check()
+    walker.until_recoloured("day", least=RECOLOURED)
+    gained = (walker.pixels() - before).mean(axis=(0, 1))
+    assert gained[2] > gained[0], "frost is bluer than day"
+    other.until_back("there")
+
+
+def test_the_page_says_what_is_wrong_with_the_weights(chromium: str, visit: Opener, tmp_path: Path) -> None:
+    path = tmp_path / "broken.safetensors"
+    path.write_bytes(b"no weights")
+    with MazeServer("--height", "212", "--weights", str(path), demo="dream") as server:
+        page = visit(server).page
+        expect(page.locator("#overlay")).to_contain_text("is no safetensors file, or damaged", timeout=PATIENCE_MS)
+        expect(page.locator("#overlay")).to_contain_text(path.name)
+        page.context.close()

@@ -1,0 +1,41 @@
+"""A dream that cannot be loaded: the server lives and says why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("safetensors")
+
+from realtime_engine.integrations.dream.demo import Options, demo  # noqa: E402
+from realtime_engine.server import ServerConfig, create_app  # noqa: E402
+
+from .support import until  # noqa: E402
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [(None, "there is no weight file"), (b"x" * 500, "is no safetensors file, or damaged"), (b"", "or damaged")],
+)
+async def test_weights_that_cannot_be_read_are_told_to_everybody(
+    tmp_path: Path, content: bytes | None, text: str
+) -> None:
+    path = tmp_path / "broken.safetensors"
+    if content is not None:
+        path.write_bytes(content)
+    options = Options(weights=path, threads=torch.get_num_threads())
+    app = create_app(demo, ServerConfig(), options=options)
+    async with app.router.lifespan_context(app):
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            await until(lambda: app.state.runtime.host.state.value != "loading")
+            for address, method in (("/readyz", "GET"), ("/api/sessions", "POST")):
+                answer = await client.request(method, address, json={} if method == "POST" else None)
+                assert answer.status_code == 500
+                assert str(path) in answer.json()["detail"] and text in answer.json()["detail"]
+            told = (await client.get("/api/demo")).json()
+            assert told["state"] == "failed" and text in told["error"] and "train others with" in told["error"]
+            assert (await client.get("/healthz")).status_code == 200
