@@ -31,10 +31,12 @@ _LATENTS = "dream_latents"
 
 
 class _Latents(NamedTuple):
-    """What HOT leaves for DEFERRED: the rows of its batch, and latents (frames, rows, latent, COLUMNS)."""
+    """What HOT leaves for DEFERRED: the rows of its batch, latents (frames, rows, latent, COLUMNS), where they are seen
+    from (frames, rows, 4)."""
 
     rows: list[int]
     frames: Tensor
+    places: Tensor
 
 
 class DreamModel:
@@ -141,6 +143,21 @@ class DreamModel:
     def detach(self, row: int, session_id: str) -> None:
         """Nothing: the next session of the row is seeded over what is there."""
 
+    def places(self, batch: StageBatch) -> dict[int, NDArray[np.float32]]:
+        """Row -> (frames_per_chunk, 4), where the frames of this chunk are seen from: x, y in cells, cosine and sine of
+        the yaw. For stages that come after this model's HOT stage.
+        """
+        latents: _Latents = batch.data[_LATENTS]
+        places = latents.places.cpu().numpy()
+        return {row: places[:, latents.rows.index(row)] for row in batch.rows_in_order()}
+
+    def meet(self, batch: StageBatch, pictures: Mapping[int, NDArray[np.uint8]]) -> None:
+        """Go where pictures, row -> (HEIGHT, WIDTH, 3), were taken, no faster or slower. For ENCODE stages."""
+        with torch.inference_mode():
+            seen = self._eyes.look(list(pictures.values()))
+            for row, look in zip(pictures, seen, strict=True):
+                self._places[row + self._manifest.max_sessions * (batch.ages[row] & 1)] = look.place
+
     def _enter(self, row: int, start: Start, look: Seen) -> None:
         self._places[row] = look.place
         self._hidden[row] = 0
@@ -166,7 +183,7 @@ class DreamModel:
         here, there = self._halves(rows, ages)
         state = State(self._places[here], self._hidden[here])
         codes = self._codes[rows]
-        frames = []
+        frames, places = [], []
         for frame in range(self._manifest.frames_per_chunk):
             for _ in range(self._steps_per_frame):
                 state = self._dreamer.step(state, self._tensor(controls[rows]))
@@ -174,10 +191,11 @@ class DreamModel:
             steps = ages * self._manifest.frames_per_chunk + frame
             noise = wander(self._seeds[rows], steps, strengths[rows], self._noise_shape)
             frames.append(self._dreamer.see(state.places, codes, None if noise is None else noise.to(self.device)))
+            places.append(state.places)
         kept = [rows.index(row) for row in due]
         self._places[there[kept]] = state.places[kept]
         self._hidden[there[kept]] = state.hidden[kept]
-        batch.data[_LATENTS] = _Latents(rows, torch.stack(frames))
+        batch.data[_LATENTS] = _Latents(rows, torch.stack(frames), torch.stack(places))
 
     def _controls_of(self, due: list[int], told: list[Mapping[str, Any]]) -> NDArray[np.float32]:
         self._controls.fill(0)
