@@ -133,13 +133,13 @@ class CompareModel:
         if not present.size:
             return
         chunks = {sessions[index]: np.empty(self._manifest.chunk_shape, np.uint8) for index in present.tolist()}
+        themes = truth.themes[present]
         for frame, visitors in enumerate(truth.visitors[:, present]):
-            pictures = self._view(visitors, truth.themes[present])
-            places = _places(visitors)
-            for index, picture, place in zip(present.tolist(), pictures, places, strict=True):
-                session, row = sessions[index], int(truth.rows[index])
-                dreamt = batch.outputs[session][frame]
-                self._diptych.compose(chunks[session][frame], picture, dreamt, (place, dreamt_places[row][frame]))
+            pictures, places = self._view(visitors, themes), _places(visitors)
+            for each, index in enumerate(present.tolist()):
+                session, dreamt = sessions[index], dreamt_places[int(truth.rows[index])][frame]
+                whole, right = chunks[session][frame], batch.outputs[session][frame]
+                self._diptych.compose(whole, pictures[each], right, int(themes[each]), (places[each], dreamt))
         batch.outputs.update(chunks)
 
 

@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from .plan import DREAM_INK, TRUE_INK, Places, Plan
+from .plan import DREAM_INK, TRUE_INK, Place, Plan
 from .stamp import label
 
 _DESIGNED_FOR = 320  # pixels of height; everything grows with the picture
@@ -35,13 +35,15 @@ class Diptych:
         frame: NDArray[np.uint8],
         true: NDArray[np.uint8],
         dreamt: NDArray[np.uint8],
-        places: tuple[Places, Places],
+        theme: int,
+        places: tuple[Place, Place],
     ) -> None:
         """Fill an (height, width, 3) RGB frame.
 
         Args:
             true: RGB of any size.
             dreamt: (height, width / 2, 3) RGB.
+            theme: index in :data:`~..dream.level.THEMES`.
             places: (4,) of the truth and of the dream: x, y in cells, cosine and sine of the yaw.
         """
         left, right = frame[:, : self._half], frame[:, self._half :]
@@ -50,4 +52,4 @@ class Diptych:
         frame[:, self._divider] = 0
         for stamp, start in zip(self._captions, (0, self._half), strict=True):
             stamp.press(frame, self._margin, start + self._margin)
-        self._plan.press(frame, *self._plan_at, *places)
+        self._plan.press(frame, *self._plan_at, theme, *places)

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import math
+from typing import Any, TypeAlias
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from ..dream.level import SIDE, open_cells
+from ..dream.level import SIDE, THEMES, level, theme_of
 from .stamp import INK, PAPER, Rgb, Stamp, glyphs
 
-Places = NDArray[np.floating]
+Place: TypeAlias = NDArray[np.floating[Any]]
 
 TRUE_INK: Rgb = (255, 255, 255)
-DREAM_INK: Rgb = (255, 190, 40)
+DREAM_INK: Rgb = (255, 150, 240)
 
 _UNIT = " cells apart"
-_FLOOR = (118, 120, 138, 235)
-_EDGE: Rgb = (12, 12, 18)
+_FLOOR: Rgb = (22, 22, 30)
 _ARROW = np.array(((0.62, 0), (-0.45, 0.45), (-0.22, 0), (-0.45, -0.45)))  # ahead and to the right, in cells
-_ROOM = 1.5  # an arrow's edge, larger than the arrow
+_TRUE_SIZE, _DREAM_SIZE = 0.9, 1.7  # the dream's shows around the true one while both are in the same place
 _FRACTION = 4  # bits behind the point of a coordinate
 
 
@@ -43,35 +43,41 @@ class Plan:
         self._origin = ((self.width - side) // 2, margin)
         self._unit_at = (self.width - text) // 2 + text - unit
         self._line = side + margin + margin // 2
-        self._paper = Stamp(self._drawn(size))
+        self._papers = [Stamp(self._drawn(size, theme)) for theme in THEMES]
 
-    def press(self, frame: NDArray[np.uint8], top: int, left: int, true: Places, dreamt: Places) -> None:
-        """Lay it over a frame; ``true`` and ``dreamt`` are (4,) x, y in cells, cosine and sine of the yaw."""
-        self._paper.press(frame, top, left)
-        for place, ink in ((dreamt, DREAM_INK), (true, TRUE_INK)):
-            corner = (left + self._origin[0], top + self._origin[1])
-            self._arrow(frame, corner, place, ink)
+    def press(self, frame: NDArray[np.uint8], top: int, left: int, theme: int, true: Place, dreamt: Place) -> None:
+        """Lay it over a frame.
+
+        Args:
+            theme: index in :data:`~..dream.level.THEMES`.
+            true, dreamt: (4,) x, y in cells, cosine and sine of the yaw.
+        """
+        self._papers[theme].press(frame, top, left)
+        corner = left + self._origin[0], top + self._origin[1]
+        self._arrow(frame, corner, dreamt, _DREAM_SIZE, DREAM_INK)
+        self._arrow(frame, corner, true, _TRUE_SIZE, TRUE_INK)
         apart = f"{math.hypot(true[0] - dreamt[0], true[1] - dreamt[1]):.1f}"
         at = left + self._unit_at - sum(self._digits[each].width for each in apart)
         for each in apart:
             self._digits[each].press(frame, top + self._line, at)
             at += self._digits[each].width
 
-    def _arrow(self, frame: NDArray[np.uint8], corner: tuple[int, int], place: Places, ink: Rgb) -> None:
+    def _arrow(self, frame: NDArray[np.uint8], corner: tuple[int, int], place: Place, size: float, ink: Rgb) -> None:
         x, y, cos, sin = (float(number) for number in place)
         middle = np.clip((x, y), 0, SIDE) * self._cell + corner
-        turned = _ARROW @ np.array(((cos, sin), (-sin, cos))) * self._cell
-        for shape, colour in ((turned * _ROOM, _EDGE), (turned, ink)):
-            corners = np.rint((middle + shape - 0.5) * (1 << _FRACTION)).astype(np.int32)
-            cv2.fillPoly(frame, [corners], colour, cv2.LINE_AA, _FRACTION)
+        turned = _ARROW @ np.array(((cos, sin), (-sin, cos))) * (size * self._cell)
+        corners = np.rint((middle + turned - 0.5) * (1 << _FRACTION)).astype(np.int32)
+        cv2.fillPoly(frame, [corners], ink, cv2.LINE_AA, _FRACTION)
 
-    def _drawn(self, size: int) -> NDArray[np.uint8]:
+    def _drawn(self, size: int, theme: str) -> NDArray[np.uint8]:
         image = Image.new("RGBA", (self.width, self.height))
         pen = ImageDraw.Draw(image)
         pen.rounded_rectangle((0, 0, self.width - 1, self.height - 1), self._cell // 2, PAPER)
-        for x, y in open_cells().tolist():
+        colours = [tuple(round(255 * part) for part in colour) for colour in theme_of(theme).materials]
+        for (y, x), kind in np.ndenumerate(level().grid.kinds[:SIDE, :SIDE]):
             left, top = self._origin[0] + x * self._cell, self._origin[1] + y * self._cell
-            pen.rectangle((left, top, left + self._cell - 1, top + self._cell - 1), _FLOOR)
+            colour = colours[kind - 1] if kind else _FLOOR
+            pen.rectangle((left, top, left + self._cell - 1, top + self._cell - 1), colour)
         middle = self._line + self._digits["0"].height / 2
         pen.text((self._unit_at, middle), _UNIT, INK, font=ImageFont.load_default(size), anchor="lm")
         return np.array(image)
