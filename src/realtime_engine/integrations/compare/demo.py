@@ -11,6 +11,7 @@ from pydantic import Field
 from ...core.contract import RealtimeInterface
 from ...infra.controls import ControlWindow, KeyBinding
 from ...infra.demo import Demo
+from ...infra.extras import require
 from ..dream import demo as dream
 
 _MEET = "KeyR"
@@ -27,6 +28,8 @@ class Options(dream.Options):
 def build(options: Options) -> RealtimeInterface:
     """The engine: all players in one batch."""
     from ...core.composed import ComposedEngine
+
+    require("torch", "torch", "dream")
     from ..dream.building import build_model
     from .model import CompareModel
 

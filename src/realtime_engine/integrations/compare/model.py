@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ...core.contract import EngineManifest
 from ...core.lanes import Lane
 from ...core.stages import Stage, StageBatch
-from ..dream.attaching import seed_in, theme_in
+from ..dream.attaching import start_in, theme_in
 from ..dream.level import HEIGHT, THEMES, WIDTH, TrueView
 from ..dream.model import DreamModel
 from ..dream.walks import STEP_S
@@ -26,11 +26,13 @@ _TRUTH = "compare_truth"
 
 
 class _Truth(NamedTuple):
-    """What HOT leaves for DEFERRED: rows, the themes that they are seen in, and (frames, rows) visitors."""
+    """What HOT leaves for DEFERRED: rows, the themes that they are seen in, (frames, rows) visitors, and where the dream
+    is after the last frame, (rows, 4)."""
 
     rows: NDArray[np.int64]
     themes: NDArray[np.int64]
     visitors: Records
+    dreamt: torch.Tensor
 
 
 class CompareModel:
@@ -93,7 +95,7 @@ class CompareModel:
         for context in rows.values():
             if context.get("picture") is not None:
                 raise ValueError("picture cannot be given here: the dream begins where the maze does, give a seed")
-        starts = {row: (seed_in(context), theme_in(context)) for row, context in rows.items()}
+        starts = {row: (start_in(context).seed, theme_in(context)) for row, context in rows.items()}
         self._dream.seed(rows)
         for row, (seed, theme) in starts.items():
             self._walk.enter(row, seed)
@@ -122,24 +124,24 @@ class CompareModel:
         ages = np.array([batch.ages[row] for row in rows.tolist()], np.int64)
         told = [batch.conditioning[_session(batch, row)] for row in rows.tolist()]
         visitors = self._walk.go(rows, ages, told, self._manifest.frames_per_chunk, self._steps)
-        batch.data[_TRUTH] = _Truth(rows, self._themes[rows], visitors)
+        dreamt = self._dream.places(rows.tolist(), (ages + 1).tolist())
+        batch.data[_TRUTH] = _Truth(rows, self._themes[rows], visitors, dreamt)
 
     def _show(self, batch: StageBatch) -> None:
-        """DEFERRED: both pictures of all rows that are still there, as one."""
+        """DEFERRED: both pictures of all rows that are still there, as one; the plan shows the end of the chunk."""
         truth: _Truth = batch.data[_TRUTH]
-        dreamt_places = self._dream.places(batch)
         sessions = [batch.session_at(row) for row in truth.rows.tolist()]
         present = np.flatnonzero([session is not None for session in sessions])
         if not present.size:
             return
-        chunks = {sessions[index]: np.empty(self._manifest.chunk_shape, np.uint8) for index in present.tolist()}
-        themes = truth.themes[present]
-        for frame, visitors in enumerate(truth.visitors[:, present]):
-            pictures, places = self._view(visitors, themes), _places(visitors)
-            for each, index in enumerate(present.tolist()):
-                session, dreamt = sessions[index], dreamt_places[int(truth.rows[index])][frame]
-                whole, right = chunks[session][frame], batch.outputs[session][frame]
-                self._diptych.compose(whole, pictures[each], right, int(themes[each]), (places[each], dreamt))
+        themes, visitors = truth.themes[present], truth.visitors[:, present]
+        dreamt = truth.dreamt.cpu().numpy()[present]
+        plans = list(zip(themes.tolist(), _places(visitors[-1]), dreamt, strict=True))
+        shown = [sessions[index] for index in present.tolist()]
+        chunks = {session: np.empty(self._manifest.chunk_shape, np.uint8) for session in shown}
+        for frame, seen in enumerate(visitors):
+            for session, picture, plan in zip(shown, self._view(seen, themes), plans, strict=True):
+                self._diptych.compose(chunks[session][frame], picture, batch.outputs[session][frame], *plan)
         batch.outputs.update(chunks)
 
 

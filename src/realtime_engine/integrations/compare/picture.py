@@ -36,7 +36,8 @@ class Diptych:
         true: NDArray[np.uint8],
         dreamt: NDArray[np.uint8],
         theme: int,
-        places: tuple[Place, Place],
+        true_place: Place,
+        dreamt_place: Place,
     ) -> None:
         """Fill an (height, width, 3) RGB frame.
 
@@ -44,7 +45,7 @@ class Diptych:
             true: RGB of any size.
             dreamt: (height, width / 2, 3) RGB.
             theme: index in :data:`~..dream.level.THEMES`.
-            places: (4,) of the truth and of the dream: x, y in cells, cosine and sine of the yaw.
+            true_place, dreamt_place: (4,) x, y in cells, cosine and sine of the yaw.
         """
         left, right = frame[:, : self._half], frame[:, self._half :]
         cv2.resize(true, left.shape[1::-1], dst=left, interpolation=cv2.INTER_AREA)
@@ -52,4 +53,4 @@ class Diptych:
         frame[:, self._divider] = 0
         for stamp, start in zip(self._captions, (0, self._half), strict=True):
             stamp.press(frame, self._margin, start + self._margin)
-        self._plan.press(frame, *self._plan_at, theme, *places)
+        self._plan.press(frame, *self._plan_at, theme, true_place, dreamt_place)

@@ -30,9 +30,13 @@ class Stamp:
 
     def press(self, frame: NDArray[np.uint8], top: int, left: int) -> None:
         """Lay it over an (height, width, 3) RGB frame; what is outside is cut off."""
-        height, width = min(self.height, len(frame) - top), min(self.width, frame.shape[1] - left)
-        under = frame[top : top + height, left : left + width]
-        under[...] = (under * self._keeps[:height, :width] + self._ink[:height, :width]) // 255
+        down, across = (
+            slice(max(0, -top), max(0, len(frame) - top)),
+            slice(max(0, -left), max(0, frame.shape[1] - left)),
+        )
+        ink, keeps = self._ink[down, across], self._keeps[down, across]
+        under = frame[max(0, top) :, max(0, left) :][: len(ink), : ink.shape[1]]
+        under[...] = (under * keeps + ink) // 255
 
 
 def label(text: str, size: int, dot: Rgb) -> Stamp:

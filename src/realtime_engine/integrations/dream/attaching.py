@@ -22,7 +22,7 @@ class Start(NamedTuple):
 
 def start_in(context: Mapping[str, Any]) -> Start:
     """From an attach context. Errors: :class:`ValueError`, naming the field."""
-    seed = seed_in(context)
+    seed = _seed_in(context)
     picture = context.get("picture")
     if picture is None:
         return Start(seed_picture(seed, theme_in(context)), seed)
@@ -56,8 +56,7 @@ def strength_in(given: Mapping[str, Any]) -> float:
     return float(astray)
 
 
-def seed_in(context: Mapping[str, Any]) -> int:
-    """The seed. Errors: :class:`ValueError`."""
+def _seed_in(context: Mapping[str, Any]) -> int:
     seed = context.get("seed")
     if seed is None:
         return 0

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 from ...core.contract import RealtimeInterface
 from ...infra.controls import Controls, ControlWindow
 from ...infra.demo import Demo
+from ...infra.extras import require
 from ..maze import demo as maze
 
 _SEEDS_TO_READ_ALOUD = 10_000
@@ -42,6 +43,13 @@ class Options(BaseModel):
     fps: Literal[10, 15, 30] = Field(15, description="Frames per second.")
     frames_per_chunk: int = Field(1, ge=1, le=4, description="Frames that one step makes.")
     device: str = Field("cpu", description="Where to compute: cpu, cuda, cuda:1.")
+    threads: int = Field(
+        1,
+        ge=1,
+        le=256,
+        description="CPU threads of the network. Two wait for each other in every layer: take more only where there "
+        "are cores that video encoding leaves idle.",
+    )
     rows: Literal["all", "occupied"] = Field(
         "all", description="Compute all rows always (the same bits in any company), or only those with a player."
     )
@@ -63,15 +71,17 @@ CONTROLS = Controls(
 def build(options: Options) -> RealtimeInterface:
     """The engine: all players in one batch."""
     from ...core.composed import ComposedEngine
+
+    require("torch", "torch", "dream")
     from .building import build_model
 
     return ComposedEngine(build_model(options), pipeline=False)
 
 
 def to_conditioning(window: ControlWindow) -> Mapping[str, Any]:
-    """Held keys, sticks and gamepad as speeds; the fields go along. Mouse look reaches the model as edges."""
-    moves = {name: value for name, value in maze.to_conditioning(window).items() if name != "prompt"}
-    return {**moves, "theme": window.field_values["theme"], "astray": window.field_values["astray"]}
+    """Speeds as in the maze, and the fields that may change on the way."""
+    values = window.field_values
+    return {**maze.moves(window), "theme": values["theme"], "astray": values["astray"]}
 
 
 def context(fields: Fields) -> Mapping[str, Any]:

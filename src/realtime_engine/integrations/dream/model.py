@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import cv2
@@ -31,12 +31,10 @@ _LATENTS = "dream_latents"
 
 
 class _Latents(NamedTuple):
-    """What HOT leaves for DEFERRED: the rows of its batch, latents (frames, rows, latent, COLUMNS), where they are seen
-    from (frames, rows, 4)."""
+    """What HOT leaves for DEFERRED: the rows of its batch, and latents (frames, rows, latent, COLUMNS)."""
 
     rows: list[int]
     frames: Tensor
-    places: Tensor
 
 
 class DreamModel:
@@ -143,20 +141,19 @@ class DreamModel:
     def detach(self, row: int, session_id: str) -> None:
         """Nothing: the next session of the row is seeded over what is there."""
 
-    def places(self, batch: StageBatch) -> dict[int, NDArray[np.float32]]:
-        """Row -> (frames_per_chunk, 4), where the frames of this chunk are seen from: x, y in cells, cosine and sine of
-        the yaw. For stages that come after this model's HOT stage.
-        """
-        latents: _Latents = batch.data[_LATENTS]
-        places = latents.places.cpu().numpy()
-        return {row: places[:, latents.rows.index(row)] for row in batch.rows_in_order()}
+    def places(self, rows: Sequence[int], ages: Sequence[int]) -> Tensor:
+        """(n, 4) where rows of these ages are, x, y in cells, cosine and sine of the yaw, on the device."""
+        return self._places[[self._place_of(row, age) for row, age in zip(rows, ages, strict=True)]]
 
     def meet(self, batch: StageBatch, pictures: Mapping[int, NDArray[np.uint8]]) -> None:
         """Go where pictures, row -> (HEIGHT, WIDTH, 3), were taken, no faster or slower. For ENCODE stages."""
         with torch.inference_mode():
             seen = self._eyes.look(list(pictures.values()))
             for row, look in zip(pictures, seen, strict=True):
-                self._places[row + self._manifest.max_sessions * (batch.ages[row] & 1)] = look.place
+                self._places[self._place_of(row, batch.ages[row])] = look.place
+
+    def _place_of(self, row: int, age: int) -> int:
+        return row + self._manifest.max_sessions * (age & 1)
 
     def _enter(self, row: int, start: Start, look: Seen) -> None:
         self._places[row] = look.place
@@ -183,7 +180,7 @@ class DreamModel:
         here, there = self._halves(rows, ages)
         state = State(self._places[here], self._hidden[here])
         codes = self._codes[rows]
-        frames, places = [], []
+        frames = []
         for frame in range(self._manifest.frames_per_chunk):
             for _ in range(self._steps_per_frame):
                 state = self._dreamer.step(state, self._tensor(controls[rows]))
@@ -191,11 +188,10 @@ class DreamModel:
             steps = ages * self._manifest.frames_per_chunk + frame
             noise = wander(self._seeds[rows], steps, strengths[rows], self._noise_shape)
             frames.append(self._dreamer.see(state.places, codes, None if noise is None else noise.to(self.device)))
-            places.append(state.places)
         kept = [rows.index(row) for row in due]
         self._places[there[kept]] = state.places[kept]
         self._hidden[there[kept]] = state.hidden[kept]
-        batch.data[_LATENTS] = _Latents(rows, torch.stack(frames), torch.stack(places))
+        batch.data[_LATENTS] = _Latents(rows, torch.stack(frames))
 
     def _controls_of(self, due: list[int], told: list[Mapping[str, Any]]) -> NDArray[np.float32]:
         self._controls.fill(0)

@@ -86,13 +86,17 @@ def build(options: Options) -> RealtimeInterface:
 
 
 def to_conditioning(window: ControlWindow) -> Mapping[str, Any]:
-    """Held keys, sticks and gamepad as speeds; the theme goes along. Mouse look reaches the model as edges."""
+    """Speeds, and the theme."""
+    return {**moves(window), "prompt": window.field_values["prompt"]}
+
+
+def moves(window: ControlWindow) -> dict[str, Any]:
+    """Held keys, sticks and gamepad as speeds. Mouse look reaches the model as edges."""
     return {
         "forward": window.axis("forward"),
         "strafe": window.axis("strafe"),
         "turn": window.axis("turn"),
         "run": window.held("ShiftLeft") or _runs_by_gamepad(window),
-        "prompt": window.field_values["prompt"],
     }
 
 
