@@ -46,8 +46,8 @@ demo = Demo(
     name="compare",
     title="Maze and Dream",
     description=(
-        "Left the maze as it is rendered, right what a network has learned of it: a neural renderer with learned "
-        "dynamics. The same keys lead both; where the dream goes astray, it can look at the maze and meet it again."
+        "Left the true maze, right what a network makes of it: a neural renderer with learned dynamics, led by the "
+        "same keys. To meet again, the dream looks at the maze."
     ),
     build=build,
     controls=CONTROLS,

@@ -26,8 +26,8 @@ _TRUTH = "compare_truth"
 
 
 class _Truth(NamedTuple):
-    """What HOT leaves for DEFERRED: rows, the themes that they are seen in, (frames, rows) visitors, and where the dream
-    is after the last frame, (rows, 4)."""
+    """What HOT leaves for DEFERRED: rows, the themes that they are seen in, (frames, rows) visitors, and where the
+    dream is after the last frame, (rows, 4)."""
 
     rows: NDArray[np.int64]
     themes: NDArray[np.int64]

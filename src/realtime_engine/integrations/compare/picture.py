@@ -28,7 +28,7 @@ class Diptych:
         self._divider = slice(self._half - (divider + 1) // 2, self._half + (divider + 1) // 2)
         self._captions = (label("maze", caption, TRUE_INK), label("dream", caption, DREAM_INK))
         self._plan = Plan(cell)
-        self._plan_at = (height - self._plan.height - self._margin, self._half - self._plan.width // 2)
+        self._plan_at = (self._margin, self._half - self._plan.width // 2)
 
     def compose(
         self,
