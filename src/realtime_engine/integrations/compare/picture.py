@@ -14,7 +14,8 @@ _DIVIDER, _CAPTION, _CELL, _MARGIN = 4, 17, 9, 10
 
 
 class Diptych:
-    """Puts the truth to the left and the dream to the right, with a divider, captions and the plan over them.
+    """Puts the truth to the left and the dream to the right, a divider between them, captions in the outer corners and
+    the plan in the middle of the upper edge.
 
     Args:
         height, width: of the whole, in pixels; ``width`` is even.
@@ -51,6 +52,7 @@ class Diptych:
         cv2.resize(true, left.shape[1::-1], dst=left, interpolation=cv2.INTER_AREA)
         right[...] = dreamt
         frame[:, self._divider] = 0
-        for stamp, start in zip(self._captions, (0, self._half), strict=True):
-            stamp.press(frame, self._margin, start + self._margin)
+        maze, dream = self._captions
+        maze.press(frame, self._margin, self._margin)
+        dream.press(frame, self._margin, frame.shape[1] - self._margin - dream.width)
         self._plan.press(frame, *self._plan_at, theme, true_place, dreamt_place)
