@@ -63,7 +63,7 @@ class CompareModel:
         self._steps = round(1 / STEP_S / (dreamt.rate_hz * frames))
         self._walk = Walk(dreamt.max_sessions)
         self._themes = np.zeros(dreamt.max_sessions, np.int64)
-        self._view = TrueView(*view_size(width))
+        self._view = TrueView(*_view_size(width))
         self._dreamt_view = TrueView()  # as the dream sees the world; ENCODE may run beside DEFERRED
         self._diptych = Diptych(height, 2 * width)
 
@@ -154,7 +154,7 @@ class _TrueStage:
         self._work(batch)
 
 
-def view_size(width: int) -> tuple[int, int]:
+def _view_size(width: int) -> tuple[int, int]:
     """Height and width to render the truth in, for a half ``width`` pixels wide: in the shape of the dream's pictures,
     so that other shapes stretch both alike."""
     return max(16, round(width * HEIGHT / WIDTH / 4) * 4), width

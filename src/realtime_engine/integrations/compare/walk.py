@@ -13,8 +13,6 @@ from ..dream.walks import STEP_S
 from ..maze.grid import SIZE
 from ..maze.motion import VISITOR, Controls, Motion, Records
 
-_LEVEL_PITCH = 0.0
-
 
 class Walk:
     """Visitors in the level, moved as the maze moves them, in steps of ``STEP_S``; all look straight ahead.
@@ -50,7 +48,7 @@ class Walk:
         visitors = self.visitors(rows, ages)
         solid = np.broadcast_to(self._solid, (len(rows), SIZE * SIZE))
         self._motion.look(visitors, controls)
-        visitors["pitch"] = _LEVEL_PITCH
+        visitors["pitch"] = 0
         seen = np.empty((frames, len(rows)), VISITOR)
         for frame in range(frames):
             for _ in range(steps):
