@@ -23,6 +23,7 @@ _log = logging.getLogger(__name__)
 ENTRY_POINT_GROUP = "realtime_engine.demos"
 BUILT_IN: Mapping[str, str] = MappingProxyType(
     {
+        "compare": "realtime_engine.integrations.compare.demo:demo",
         "dream": "realtime_engine.integrations.dream.demo:demo",
         "maze": "realtime_engine.integrations.maze.demo:demo",
         "mirror": "realtime_engine.integrations.mirror.demo:demo",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import cv2
@@ -141,6 +141,20 @@ class DreamModel:
 
     def detach(self, row: int, session_id: str) -> None:
         """Nothing: the next session of the row is seeded over what is there."""
+
+    def places(self, rows: Sequence[int], ages: Sequence[int]) -> Tensor:
+        """(n, 4) where rows of these ages are, x, y in cells, cosine and sine of the yaw, on the device."""
+        return self._places[[self._place_of(row, age) for row, age in zip(rows, ages, strict=True)]]
+
+    def meet(self, batch: StageBatch, pictures: Mapping[int, NDArray[np.uint8]]) -> None:
+        """Go where pictures, row -> (HEIGHT, WIDTH, 3), were taken, no faster or slower. For ENCODE stages."""
+        with torch.inference_mode():
+            seen = self._eyes.look(list(pictures.values()))
+            for row, look in zip(pictures, seen, strict=True):
+                self._places[self._place_of(row, batch.ages[row])] = look.place
+
+    def _place_of(self, row: int, age: int) -> int:
+        return row + self._manifest.max_sessions * (age & 1)
 
     def _enter(self, row: int, start: Start, look: Seen) -> None:
         self._places[row] = look.place
