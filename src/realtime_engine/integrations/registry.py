@@ -24,6 +24,7 @@ ENTRY_POINT_GROUP = "realtime_engine.demos"
 BUILT_IN: Mapping[str, str] = MappingProxyType(
     {
         "dream": "realtime_engine.integrations.dream.demo:demo",
+        "dream-stages": "realtime_engine.integrations.dream_stages.demo:demo",
         "maze": "realtime_engine.integrations.maze.demo:demo",
         "mirror": "realtime_engine.integrations.mirror.demo:demo",
         "stages": "realtime_engine.integrations.stages.demo:demo",
