@@ -111,7 +111,7 @@ def test_a_file_may_import_its_neighbours_and_find_itself(tmp_path):
         ("some.module:demo", "expected the name of a demo or path/to/file.py:attribute, got 'some.module:demo'"),
         ("folder/name", "expected the name of a demo or path/to/file.py:attribute, got 'folder/name'"),
         ("mazes", "there is no demo called 'mazes'; did you mean 'maze'?"),
-        ("", "there is no demo called ''; there is maze"),
+        ("", "there is no demo called ''; there is dream"),
     ],
 )
 def test_what_cannot_be_found_is_named_with_what_there_is(demo_file, monkeypatch, spec, message):
