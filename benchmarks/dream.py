@@ -31,11 +31,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from dream_rig.apart import apart
+
+from dream_rig.apart import MEASURES, apart
 from dream_rig.live import Joining, live_points, measure_joining
 from dream_rig.parts import PARTS, Profile, profile_parts
 from dream_rig.sessions import PIPELINED, PLAIN, STAGES, STAGES_DUE, WAYS, Flow, Ways
-
 from realtime_engine.core.composed import ComposedEngine
 from realtime_engine.infra.offline import CapacityPoint
 from realtime_engine.integrations.dream.demo import demo
@@ -43,6 +43,7 @@ from realtime_engine.integrations.dream.weights import SHIPPED, Weights
 from realtime_engine.integrations.dream_stages.building import build_engine
 
 ROWS = 4
+_FRESH_SEED = 100_000
 Flows = dict[int, dict[str, Flow]]
 
 
@@ -95,8 +96,8 @@ def print_batching(flows: Flows, profiles: dict[int, Profile]) -> None:
     gain = flows[ROWS][PLAIN].fps / flows[1][PLAIN].fps
     operations = ", ".join(f"{name} {share:.0%}" for name, share in four.operations.items())
     print(
-        f"A batch of {ROWS} makes {gain:.2f} times the frames of a batch of 1. Most of its time goes into the {largest} "
-        f"({four.parts[largest] / total:.0%}); of all operations: {operations}."
+        f"A batch of {ROWS} makes {gain:.2f} times the frames of a batch of 1. The most of its time goes into the "
+        f"{largest} ({four.parts[largest] / total:.0%}); of all operations: {operations}."
     )
 
 
@@ -137,12 +138,16 @@ def measure(path: Path, quick: bool) -> dict[str, Any]:
     }
     served = (PLAIN, STAGES) if quick else tuple(engines)
     live = {name: live_points(engines[name](), demo, 0.4 if quick else 1.5, 1 if quick else ROWS) for name in served}
-    joining = {name: measure_joining(engines[name](), *((1, 0.3) if quick else (4, 0.6))) for name in served[:2]}
+    joins, rest_s = (1, 0.3) if quick else (4, 0.6)
+    joining = {
+        name: measure_joining(engines[name](), joins, rest_s, seed)
+        for name, seed in zip(served[:2], (_FRESH_SEED, 2 * _FRESH_SEED), strict=True)
+    }
     print_live(live, joining)
-    memory = {PLAIN: apart("memory-batch", path, 0.0)}
+    memory = {PLAIN: apart("memory-batch", path)}
     if not quick:
-        memory["replicas"] = apart("memory-replicas", path, 0.0)
-    compiled = None if quick or not can_compile() else apart("compile", path, 0.3)
+        memory["replicas"] = apart("memory-replicas", path)
+    compiled = None if quick or not can_compile() else apart("compile", path)
     print_rest(memory, compiled)
     return {
         "threads": torch.get_num_threads(),
@@ -165,7 +170,11 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here as well")
     parser.add_argument("--quick", action="store_true", help="one short round, to see that everything runs")
     parser.add_argument("--weights", type=Path, default=SHIPPED, metavar="PATH", help="a weight file of your own")
+    parser.add_argument("--apart", choices=MEASURES, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.apart is not None:
+        print(json.dumps(MEASURES[arguments.apart](Weights(arguments.weights))))
+        return
     figures = measure(arguments.weights.resolve(), arguments.quick)
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(figures, indent=2) + "\n")

@@ -1,7 +1,4 @@
-"""What needs a process of its own: memory, and the compiler with an empty cache.
-
-python -m dream_rig.apart {memory-batch|memory-replicas|compile} WEIGHTS SECONDS
-"""
+"""What needs a process of its own: memory, and the compiler with an empty cache."""
 
 from __future__ import annotations
 
@@ -28,16 +25,16 @@ from .sessions import WALK, Stepped
 Figures = dict[str, float]
 SESSIONS = 8
 _ROWS = 4
+_SECONDS = 0.3
 
 
-def apart(what: str, weights: Path, seconds: float) -> Figures:
-    """Measure in another process."""
+def apart(what: str, weights: Path) -> Figures:
+    """Have one of :data:`MEASURES` made in another process."""
     with tempfile.TemporaryDirectory() as cache:
         done = subprocess.run(
-            [sys.executable, "-m", __name__, what, str(weights), str(seconds)],
+            [sys.executable, sys.argv[0], "--apart", what, "--weights", str(weights)],
             capture_output=True,
             text=True,
-            cwd=Path(__file__).parents[1],
             env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": cache},
             check=False,
         )
@@ -74,7 +71,7 @@ def resident_kb() -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e3
 
 
-def measure_compile(weights: Weights, seconds: float) -> Figures:
+def measure_compile(weights: Weights) -> Figures:
     """Seconds until a model is ready, and milliseconds of a step, without and with the compiler."""
     figures: Figures = {}
     tables = {}
@@ -84,21 +81,14 @@ def measure_compile(weights: Weights, seconds: float) -> Figures:
         warm_up(model)
         figures[f"{name}, warm-up [s]"] = time.perf_counter() - began
         tables[name] = Stepped(ComposedEngine(model, pipeline=False), _ROWS)
-    rounds = [{name: table.run(seconds).step_ms for name, table in tables.items()} for _ in range(3)]
+    rounds = [{name: table.run(_SECONDS).step_ms for name, table in tables.items()} for _ in range(3)]
     for name in tables:
         figures[f"{name}, step [ms]"] = float(np.median([figures[name] for figures in rounds]))
     return figures
 
 
-def main() -> None:
-    what, path, seconds = sys.argv[1:]
-    weights = Weights(Path(path))
-    if what == "compile":
-        figures = measure_compile(weights, float(seconds))
-    else:
-        figures = measure_memory(weights, what == "memory-replicas")
-    sys.stdout.write(json.dumps(figures) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+MEASURES = {
+    "memory-batch": lambda weights: measure_memory(weights, replicas=False),
+    "memory-replicas": lambda weights: measure_memory(weights, replicas=True),
+    "compile": measure_compile,
+}

@@ -90,15 +90,15 @@ class Guests:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-def measure_joining(engine: Any, joins: int, rest_s: float) -> Joining:
-    """Of an engine for at least three sessions, two of which are residents."""
+def measure_joining(engine: Any, joins: int, rest_s: float, seed: int) -> Joining:
+    """Of an engine for at least three sessions, two of which are residents; nobody has had a seed from ``seed`` on."""
 
     async def measure() -> Joining:
         inbox, outbox, stop = Inbox(), Outbox(maxsize=256), asyncio.Event()
         serving = asyncio.create_task(run_engine(engine, inbox, outbox, stop=stop))
         guests, residents = Guests(inbox, outbox), ["resident-0", "resident-1"]
-        for seed, name in enumerate(residents):
-            await guests.enter(name, 9000 + seed)
+        for number, name in enumerate(residents):
+            await guests.enter(name, number)
         first, longest, usual = [], [], []
         for number in range(joins):
             await asyncio.sleep(rest_s / 2)
@@ -106,7 +106,7 @@ def measure_joining(engine: Any, joins: int, rest_s: float) -> Joining:
             await asyncio.sleep(rest_s)
             usual += guests.gaps(residents, since)
             since = time.perf_counter()
-            first.append(await guests.enter(f"guest-{number}", 500 + number) * 1e3)
+            first.append(await guests.enter(f"guest-{number}", seed + number) * 1e3)
             await asyncio.sleep(rest_s / 2)
             longest.append(max(guests.gaps(residents, since)))
             guests.leave(f"guest-{number}")

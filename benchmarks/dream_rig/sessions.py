@@ -80,9 +80,10 @@ class Flowing:
     def __init__(self, engine: StreamingEngine, sessions: int) -> None:
         self._pipeline = engine.pipeline
         self._close = engine.close
-        self._frames = dict.fromkeys((f"walker-{index}" for index in range(sessions)), 0)
-        self._next = dict(self._frames)
-        for name in self._frames:
+        self._next = dict.fromkeys((f"walker-{index}" for index in range(sessions)), 0)
+        self._total = self._goal = 0
+        self._reached = asyncio.Event()
+        for name in self._next:
             self._pipeline.create_session(name)
             self._pipeline.set_control(name, "wish", {})
             self._pipeline.set_control(name, "motion", WALK)
@@ -91,18 +92,17 @@ class Flowing:
         return asyncio.run(self._run(seconds))
 
     async def _run(self, seconds: float) -> Flow:
-        before = sum(self._frames.values())
-        tasks = [asyncio.create_task(self._play(seed, name)) for seed, name in enumerate(self._frames)]
-        while sum(self._frames.values()) < before + 2 * len(self._frames):
-            await asyncio.sleep(0.001)
-        frames, began, cpu = sum(self._frames.values()), time.perf_counter(), time.process_time()
+        self._goal, self._reached = self._total + 2 * len(self._next), asyncio.Event()
+        tasks = [asyncio.create_task(self._play(seed, name)) for seed, name in enumerate(self._next)]
+        await self._reached.wait()
+        frames, began, cpu = self._total, time.perf_counter(), time.process_time()
         await asyncio.sleep(seconds)
         elapsed, cpu = time.perf_counter() - began, time.process_time() - cpu
-        frames = sum(self._frames.values()) - frames
+        frames = self._total - frames
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        return Count(max(frames, 1), elapsed, cpu).flow(len(self._frames))
+        return Count(max(frames, 1), elapsed, cpu).flow(len(self._next))
 
     async def _play(self, seed: int, name: str) -> None:
         player = PlayerInput({"seed": seed})
@@ -118,7 +118,9 @@ class Flowing:
 
     async def _read(self, name: str) -> None:
         async for _ in self._pipeline.outputs(name):
-            self._frames[name] += 1
+            self._total += 1
+            if self._total >= self._goal:
+                self._reached.set()
 
     def close(self) -> None:
         self._close()
