@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import statistics
 import time
 from dataclasses import dataclass
@@ -108,12 +109,12 @@ def measure_joining(engine: Any, joins: int, rest_s: float, seed: int) -> Joinin
             since = time.perf_counter()
             first.append(await guests.enter(f"guest-{number}", seed + number) * 1e3)
             await asyncio.sleep(rest_s / 2)
-            longest.append(max(guests.gaps(residents, since)))
+            longest.append(max(guests.gaps(residents, since), default=math.inf))
             guests.leave(f"guest-{number}")
         await guests.close()
         stop.set()
         await serving
-        usual.sort()
-        return Joining(statistics.median(first), statistics.median(longest), usual[int(len(usual) * 0.95)])
+        p95 = sorted(usual)[int(len(usual) * 0.95)] if usual else math.inf
+        return Joining(statistics.median(first), statistics.median(longest), p95)
 
     return asyncio.run(measure())

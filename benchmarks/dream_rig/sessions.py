@@ -32,20 +32,9 @@ class Flow:
     cpu_ms: float
 
 
-@dataclass
-class Count:
-    """What happened in a stretch of time."""
-
-    frames: int
-    seconds: float
-    cpu_seconds: float
-
-    def flow(self, sessions: int) -> Flow:
-        return Flow(
-            self.frames / self.seconds,
-            self.seconds / self.frames * sessions * 1e3,
-            self.cpu_seconds / self.frames * 1e3,
-        )
+def flow_of(sessions: int, frames: int, seconds: float, cpu_seconds: float) -> Flow:
+    """Of what happened in a stretch of time."""
+    return Flow(frames / seconds, seconds / frames * sessions * 1e3, cpu_seconds / frames * 1e3)
 
 
 class Stepped:
@@ -64,7 +53,7 @@ class Stepped:
         frames, began, cpu = 0, time.perf_counter(), time.process_time()
         while (elapsed := time.perf_counter() - began) < seconds or not frames:
             frames += self._step()
-        return Count(frames, elapsed, time.process_time() - cpu).flow(len(self._names))
+        return flow_of(len(self._names), frames, elapsed, time.process_time() - cpu)
 
     def _step(self) -> int:
         return len(self._engine.step(dict.fromkeys(self._names, WALK)))
@@ -102,7 +91,7 @@ class Flowing:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        return Count(max(frames, 1), elapsed, cpu).flow(len(self._next))
+        return flow_of(len(self._next), max(frames, 1), elapsed, cpu)
 
     async def _play(self, seed: int, name: str) -> None:
         player = PlayerInput({"seed": seed})
