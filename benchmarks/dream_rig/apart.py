@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -33,13 +34,13 @@ def apart(what: str, weights: Path) -> Figures:
     with tempfile.TemporaryDirectory() as cache:
         done = subprocess.run(
             [sys.executable, sys.argv[0], "--apart", what, "--weights", str(weights)],
-            capture_output=True,
+            stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": cache},
             check=False,
         )
     if done.returncode:
-        raise SystemExit(f"measuring {what} failed:\n{done.stderr}")
+        raise SystemExit(f"measuring {what} failed")
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
@@ -73,6 +74,7 @@ def resident_kb() -> float:
 
 def measure_compile(weights: Weights) -> Figures:
     """Seconds until a model is ready, and milliseconds of a step, without and with the compiler."""
+    logging.basicConfig()  # if it does not compile after all, torch's reason belongs beside the figures
     figures: Figures = {}
     tables = {}
     for name, compile in (("plain", False), ("compiled", True)):
