@@ -60,8 +60,8 @@ def install(tmp_path, monkeypatch):
 
 
 def test_what_is_built_in():
-    names = ("compare", "dream", "maze", "mirror", "stages")
-    targets = {name: f"realtime_engine.integrations.{name}.demo:demo" for name in names}
+    names = ("compare", "dream", "dream-stages", "maze", "mirror", "stages")
+    targets = {name: f"realtime_engine.integrations.{name.replace('-', '_')}.demo:demo" for name in names}
     assert registry.BUILT_IN == targets
     assert {demo_sources()[name].origin for name in registry.BUILT_IN} == {"built in"}
 
@@ -111,7 +111,7 @@ def test_a_file_may_import_its_neighbours_and_find_itself(tmp_path):
         ("some.module:demo", "expected the name of a demo or path/to/file.py:attribute, got 'some.module:demo'"),
         ("folder/name", "expected the name of a demo or path/to/file.py:attribute, got 'folder/name'"),
         ("mazes", "there is no demo called 'mazes'; did you mean 'maze'?"),
-        ("", "there is no demo called ''; there is compare, dream, maze"),
+        ("", "there is no demo called ''; there is compare, dream, dream-stages"),
     ],
 )
 def test_what_cannot_be_found_is_named_with_what_there_is(demo_file, monkeypatch, spec, message):

@@ -25,6 +25,7 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
     {
         "compare": "realtime_engine.integrations.compare.demo:demo",
         "dream": "realtime_engine.integrations.dream.demo:demo",
+        "dream-stages": "realtime_engine.integrations.dream_stages.demo:demo",
         "maze": "realtime_engine.integrations.maze.demo:demo",
         "mirror": "realtime_engine.integrations.mirror.demo:demo",
         "stages": "realtime_engine.integrations.stages.demo:demo",

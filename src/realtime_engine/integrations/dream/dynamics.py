@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from .fourier import waves
+from .row_linear import RowLinear
 
 _STILL = 1e-6  # cells or radians a step
 _WALLS = 1.5  # the largest correction along an axis, as a part of the way
@@ -34,18 +35,18 @@ class Dynamics(nn.Module):
         super().__init__()
         self.hidden = hidden
         self.decay = nn.Parameter(torch.linspace(0.0, 3.0, hidden))
-        self.press = nn.Linear(controls, hidden, bias=False)
-        self.twist = nn.Linear(hidden, 3, bias=False)
-        self.at_once = nn.Linear(controls, 3, bias=False)
+        self.press = RowLinear(controls, hidden, bias=False)
+        self.twist = RowLinear(hidden, 3, bias=False)
+        self.at_once = RowLinear(controls, 3, bias=False)
         self.register_buffer("numbers", torch.tensor(_WAVES), persistent=False)
         self.walls = nn.Sequential(
-            nn.Linear(4 * len(_WAVES) + 2, width),
+            RowLinear(4 * len(_WAVES) + 2, width),
             nn.SiLU(),
-            nn.Linear(width, width),
+            RowLinear(width, width),
             nn.SiLU(),
-            nn.Linear(width, width),
+            RowLinear(width, width),
             nn.SiLU(),
-            nn.Linear(width, 2),
+            RowLinear(width, 2),
         )
         for layer in (self.press, self.twist, self.at_once):
             nn.init.normal_(layer.weight, std=0.05)

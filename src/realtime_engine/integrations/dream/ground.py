@@ -36,7 +36,8 @@ class Pushes(NamedTuple):
 def pushes(count: int, random: np.random.Generator) -> Pushes:
     """Moves to learn walls from: all over the level, most of them ending near a wall, on either side of it."""
     angle = random.uniform(0, 2 * np.pi, count)
-    length = np.exp(random.uniform(*np.log(_LENGTHS), count))[:, None]
+    shortest, longest = np.log(_LENGTHS).tolist()
+    length = np.exp(random.uniform(shortest, longest, count))[:, None]
     anywhere = random.uniform(0.3, SIDE - 0.3, (count, 2))
     near = nearest_ground(anywhere) + random.normal(0, 0.7, (count, 2)) * length
     ends = np.where(random.random((count, 1)) < _AT_THE_WALL, near, anywhere)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-import cv2
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -16,10 +15,10 @@ from ...core.lanes import Lane
 from ...core.stages import Stage, StageBatch
 from ..maze.motion import Controls
 from .attaching import Start, start_in, strength_in, theme_in
-from .dreamer import Dreamer, Seen, State, wander
+from .chunks import Astray, Chunks
+from .dreamer import Dreamer, Seen, State
 from .eyes import Eyes
-from .level import HEIGHT, THEMES, WIDTH
-from .pictures import COLUMNS
+from .level import THEMES
 from .walks import CONTROLS, STEP_S, control_numbers
 from .weights import Weights
 
@@ -57,6 +56,11 @@ class DreamModel:
             ``"occupied"`` runs the rows that are due, which is faster when there are few, and differs in the last bits.
         compile: compile the network with the first step.
 
+    Attributes:
+        device: where it computes.
+        eyes, chunks: what computes; they hold no state of any row.
+        rows: as given.
+
     Raises:
         ValueError: naming the argument; later, from ``seed`` or a stage, the context or conditioning field.
         WeightsError: the weights are not to be had, or do not fit on the device.
@@ -86,35 +90,31 @@ class DreamModel:
             rate_hz=fps / frames_per_chunk,
             frames_per_chunk=frames_per_chunk,
         )
-        self._steps_per_frame = round(steps)
-        self._rows: RowPolicy = rows
+        self.rows: RowPolicy = rows
         weights = Weights() if weights is None else weights
         self.device = torch_device(device)
         self._dreamer = Dreamer(weights.world(self.device), compile)
-        self._eyes = Eyes(weights, self._dreamer.field, self.device)
+        self.eyes = Eyes(weights, self._dreamer.field, self.device)
         sizes = weights.sizes
-        self._noise_shape = (sizes.latent, COLUMNS)
+        self.chunks = Chunks(self._dreamer, sizes, (frames_per_chunk, height, width, 3), round(steps))
         # State at two chunk boundaries: a row of even age reads the first half and writes the second, a row of odd age
         # the other way round, so a step that fails after HOT is made again from the same state.
-        self._places = torch.zeros(2 * max_sessions, 4, device=self.device)
-        self._hidden = torch.zeros(2 * max_sessions, sizes.hidden, device=self.device)
+        self._places, self._hidden = self.chunks.at_rest(2 * max_sessions)
         self._codes = torch.zeros(max_sessions, sizes.code, device=self.device)
         self._seeds = np.zeros(max_sessions, np.int64)
-        self._places[:, 2] = 1  # a heading, so that empty rows stay finite
 
     def first_runs(self) -> Mapping[str, Callable[[], object]]:
         """What is slow the first time: name -> a call that gets it over with. Changes no state."""
-        return {"looking at pictures": lambda: self._eyes.codes_of(THEMES), "a step of all rows": self._run_all}
+        return {"looking at pictures": lambda: self.eyes.codes_of(THEMES), "a step of all rows": self._run_all}
 
     def _run_all(self) -> None:
         """A step of every number of rows that may come, in the torch modes and memory layouts of a real one."""
         most = self._manifest.max_sessions
         with torch.inference_mode():
-            for count in range(1 if self._rows == "occupied" else most, most + 1):
+            for count in range(1 if self.rows == "occupied" else most, most + 1):
                 ages, strengths = np.zeros(count, np.int64), np.zeros(count, np.float32)
                 rows, controls = list(range(count)), np.zeros((count, CONTROLS), np.float32)
-                for seen in self._run(rows, ages, controls, strengths)[1]:
-                    self._dreamer.decode(seen)
+                self.chunks.show(self._run(rows, ages, controls, strengths)[1], {})
 
     def manifest(self) -> EngineManifest:
         return self._manifest
@@ -135,7 +135,7 @@ class DreamModel:
     def seed(self, rows: Mapping[int, Mapping[str, Any]]) -> None:
         """Look at each row's first picture. Raises :class:`ValueError` for a bad context, before any row is changed."""
         starts = {row: start_in(context) for row, context in rows.items()}
-        seen = self._eyes.look([start.picture for start in starts.values()])
+        seen = self.eyes.look([start.picture for start in starts.values()])
         for (row, start), look in zip(starts.items(), seen, strict=True):
             self._enter(row, start, look)
 
@@ -149,7 +149,7 @@ class DreamModel:
     def meet(self, batch: StageBatch, pictures: Mapping[int, NDArray[np.uint8]]) -> None:
         """Go where pictures, row -> (HEIGHT, WIDTH, 3), were taken, no faster or slower. For ENCODE stages."""
         with torch.inference_mode():
-            seen = self._eyes.look(list(pictures.values()))
+            seen = self.eyes.look(list(pictures.values()))
             for row, look in zip(pictures, seen, strict=True):
                 self._places[self._place_of(row, batch.ages[row])] = look.place
 
@@ -165,14 +165,14 @@ class DreamModel:
     def _encode(self, batch: StageBatch) -> None:
         """ENCODE: the codes of the themes that rows have changed to."""
         themes = {row: theme_in(batch.conditioning[_session(batch, row)]) for row in batch.rows_in_order()}
-        codes = self._eyes.codes_of(list(themes.values()))
+        codes = self.eyes.codes_of(list(themes.values()))
         for row, code in zip(themes, codes, strict=True):
             self._codes[row] = code
 
     def _step(self, batch: StageBatch) -> None:
         """HOT: the dynamics of all rows, and what is seen, frame by frame."""
         due = batch.rows_in_order()
-        rows = list(range(self._manifest.max_sessions)) if self._rows == "all" else due
+        rows = list(range(self._manifest.max_sessions)) if self.rows == "all" else due
         ages = np.array([batch.ages.get(row, 0) for row in rows], np.int64)
         told = [batch.conditioning[_session(batch, row)] for row in due]
         controls = self._controls_of(due, told)
@@ -195,17 +195,8 @@ class DreamModel:
         """The state of rows after a chunk, and its latents (frames, rows, latent, COLUMNS); writes no state."""
         here = self._half(rows, ages)
         state = State(self._places[here], self._hidden[here])
-        codes, seeds = self._codes[rows], self._seeds[rows]
-        given = self._tensor(controls)
-        frames = []
-        for frame in range(self._manifest.frames_per_chunk):
-            for _ in range(self._steps_per_frame):
-                state = self._dreamer.step(state, given)
-                given[:, -1] = 0  # pointer travel counts once
-            steps = ages * self._manifest.frames_per_chunk + frame
-            noise = wander(seeds, steps, strengths, self._noise_shape)
-            frames.append(self._dreamer.see(state.places, codes, None if noise is None else noise.to(self.device)))
-        return state, torch.stack(frames)
+        astray = Astray(self._seeds[rows], ages, strengths)
+        return self.chunks.walk(state, self._codes[rows], controls, astray)
 
     def _controls_of(self, due: list[int], told: list[Mapping[str, Any]]) -> NDArray[np.float32]:
         controls = np.zeros((self._manifest.max_sessions, CONTROLS), np.float32)
@@ -224,12 +215,9 @@ class DreamModel:
         latents: _Latents = batch.data[_LATENTS]
         sessions = {index: batch.session_at(row) for index, row in enumerate(latents.rows)}
         present = {index: session for index, session in sessions.items() if session is not None}
-        chunks = {session: np.empty(self._manifest.chunk_shape, np.uint8) for session in present.values()}
-        for frame, seen in enumerate(latents.frames):
-            pictures = self._dreamer.decode(seen)
-            for index, session in present.items():
-                enlarge(pictures[index], chunks[session][frame])
-        batch.outputs.update(chunks)
+        chunks = {index: np.empty(self.chunks.shape, np.uint8) for index in present}
+        self.chunks.show(latents.frames, chunks)
+        batch.outputs.update({present[index]: chunk for index, chunk in chunks.items()})
 
 
 class _DreamStage:
@@ -240,15 +228,6 @@ class _DreamStage:
     def __call__(self, batch: StageBatch) -> None:
         with torch.inference_mode():
             self._work(batch)
-
-
-def enlarge(picture: NDArray[np.uint8], into: NDArray[np.uint8]) -> None:
-    """Write a (HEIGHT, WIDTH, 3) picture into a larger one, smoothly."""
-    height, width = into.shape[:2]
-    if (height, width) == (HEIGHT, WIDTH):
-        into[...] = picture
-    else:
-        cv2.resize(picture, (width, height), dst=into, interpolation=cv2.INTER_CUBIC)
 
 
 def torch_device(name: str) -> torch.device:

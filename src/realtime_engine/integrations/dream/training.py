@@ -213,7 +213,8 @@ def push_loss(dynamics: Dynamics, pushes: Sequence[Tensor]) -> Tensor:
         pushes: ends, ways and corrections, (n, 2) each.
     """
     ends, ways, corrections = pushes
-    return ((dynamics.correction(ends, ways) - corrections).abs() / ways.norm(dim=1, keepdim=True)).mean()
+    off: Tensor = (dynamics.correction(ends, ways) - corrections).abs() / ways.norm(dim=1, keepdim=True)
+    return off.mean()
 
 
 def unroll(dynamics: Dynamics, place: Tensor, controls: Tensor) -> Tensor:

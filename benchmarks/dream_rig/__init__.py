@@ -1,0 +1,1 @@
+"""What benchmarks/dream.py measures, one question a file."""
