@@ -50,13 +50,13 @@ def test_warming_up_changes_no_state_and_shows_everything(weights: Weights, rows
     warm_up(model)
     after = (model._places, model._hidden, model._codes)
     assert all(torch.equal(was, now) for was, now in zip(before, after, strict=True))
-    loads = model._eyes._lifecycle.loads
+    loads = model.eyes._lifecycle.loads
     engine = ComposedEngine(model)
     engine.attach(SessionInit("a", {"seed": 0}))
     for theme in ("ember", "frost", "day"):
         for _ in range(4):
             engine.step({"a": {"theme": theme}})
-    assert model._eyes._lifecycle.loads == loads, "a change of theme loads nothing"
+    assert model.eyes._lifecycle.loads == loads, "a change of theme loads nothing"
 
 
 @pytest.mark.parametrize("rows", ["all", "occupied"])

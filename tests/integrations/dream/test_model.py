@@ -366,7 +366,7 @@ def test_a_new_theme_changes_the_code_of_its_row_alone(make: Make, lanes: str) -
     others = [number for number in range(3) if number != row]
     assert torch.equal(walk.model._codes[others], before[others])
     assert not torch.equal(walk.model._codes[row], before[row])
-    assert torch.equal(walk.model._codes[row], walk.model._eyes.codes_of(["frost"])[0])
+    assert torch.equal(walk.model._codes[row], walk.model.eyes.codes_of(["frost"])[0])
 
 
 @pytest.mark.parametrize("order", [("seed", "encode", "step"), ("encode", "seed", "step"), ("step", "seed", "encode")])
@@ -389,13 +389,13 @@ def test_torch_modes_of_lanes_do_not_get_in_each_others_way(make: Make, lanes: s
 def test_two_lanes_may_look_at_once(make: Make) -> None:
     """Pictures of seeds and themes come from one renderer."""
     model, alone = make(1), make(1)
-    wanted = [alone._eyes.codes_of([theme])[0] for theme in THEMES]
+    wanted = [alone.eyes.codes_of([theme])[0] for theme in THEMES]
     together = threading.Barrier(3)
     codes: dict[int, torch.Tensor] = {}
 
     def look(number: int) -> None:
         together.wait(10)
-        codes[number] = model._eyes.codes_of([THEMES[number]])[0]
+        codes[number] = model.eyes.codes_of([THEMES[number]])[0]
 
     threads = [threading.Thread(target=look, args=(number,)) for number in range(3)]
     for thread in threads:
