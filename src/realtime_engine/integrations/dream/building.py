@@ -9,6 +9,7 @@ import torch
 
 from ...core.errors import describe
 from ...infra.acceleration import Prewarm, PrewarmEvent, PrewarmStep
+from ...infra.loading import report_loading
 from .model import DreamModel
 from .weights import SHIPPED, Weights, WeightsError
 
@@ -26,6 +27,7 @@ def build_model(options: Options) -> DreamModel:
         ValueError: naming an option.
     """
     torch.set_num_threads(options.threads)
+    report_loading("Reading the weights")
     model = DreamModel(
         weights=Weights(options.weights or SHIPPED),
         max_sessions=options.max_sessions,
@@ -42,7 +44,7 @@ def build_model(options: Options) -> DreamModel:
 
 
 def warm_up(model: DreamModel) -> None:
-    """Run every part once, telling the log how far it is. Raises :class:`WeightsError` where one does not run."""
+    """Run every part once, telling the log and whoever waits how far it is. Raises :class:`WeightsError` where one does not run."""
     steps = [PrewarmStep(name, run) for name, run in model.first_runs().items()]
     report = Prewarm(steps, on_event=_tell).run()
     for error in report.failed.values():
@@ -52,3 +54,4 @@ def warm_up(model: DreamModel) -> None:
 def _tell(event: PrewarmEvent) -> None:
     if event.state == "started":
         _logger.info("warming up (%d/%d): %s", event.index + 1, event.total, event.step)
+        report_loading(f"Warming up: {event.step}", event.index / event.total)
