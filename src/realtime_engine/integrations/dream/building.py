@@ -44,7 +44,11 @@ def build_model(options: Options) -> DreamModel:
 
 
 def warm_up(model: DreamModel) -> None:
-    """Run every part once, telling the log and whoever waits how far it is. Raises :class:`WeightsError` where one does not run."""
+    """Run every part once, telling the log and whoever waits how far it is.
+
+    Raises:
+        WeightsError: one of them does not run on its device.
+    """
     steps = [PrewarmStep(name, run) for name, run in model.first_runs().items()]
     report = Prewarm(steps, on_event=_tell).run()
     for error in report.failed.values():
