@@ -51,7 +51,7 @@ CPU = torch.device("cpu")
 
 
 def test_every_figure_is_in_the_card() -> None:
-    text = card(Plan(seed=5), PROGRESS, REPORT, CPU)
+    text = card(Plan(seed=5, dynamics_steps=3000, picture_steps=16_000, walkers=384), PROGRESS, REPORT, CPU)
     assert [figure for figure in FIGURES if figure not in text] == []
     assert "1,536,000 pictures (16000 batches of 96)" in text and "1,152,000 short walks" in text
     assert f"93.5 minutes on cpu, {torch.get_num_threads()} threads, torch {torch.__version__}" in text
