@@ -37,7 +37,7 @@ REPORT = Report(
 FIGURES = (
     *("41 walks", "160 frames", "373 pictures", "33.1 dB", "31.3 dB", "0.012 cells", "0.46 degrees", "29.3 dB"),
     *("23.1 dB", "+6.2 dB", "| 1 | 28.9 | 0.017 |", "| 100 | 21.8 | 0.234 |", "0.42%", "98.7%", "99.8%"),
-    *("frames 80 to 160", "frame 160", "0.76 of", "47.6 dB", "frames 0, 20, 40, 80, 160:"),
+    *("frames 80 to 160", "frame 160", "0.76 of", "47.6 dB", "frames 0, 20, 40, 80, 160;"),
 )
 LOSSES = {
     "dynamics": [0.5, 0.1, 0.02],

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from .evaluation import Report, grid_frames
+from .evaluation import GRID_CHOICE, Report, grid_frames
 from .plan import Plan, Progress
 
 CARD, CURVES, GRID, NUMBERS = "MODEL_CARD.md", "losses.svg", "rollouts.png", "report.json"
@@ -61,6 +61,7 @@ def card(plan: Plan, progress: Progress, report: Report, device: torch.device) -
         shown=", ".join(map(str, grid_frames(report.frames))),
         curves=CURVES,
         grid=GRID,
+        choice=GRID_CHOICE,
     )
 
 

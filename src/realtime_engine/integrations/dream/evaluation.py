@@ -22,6 +22,8 @@ from .walks import CONTROLS, STEP_S, Walkers, Walks
 FPS = 15
 PARTS = ("pictures", "single steps", "free walks", "turning left", "standing still")
 """What is measured, in this order."""
+GRID_CHOICE = 24
+"""Walks of which some are shown in the picture grid."""
 HELD_OUT_SEED = 990_000_007
 """Far from the seeds of any training."""
 
@@ -114,12 +116,16 @@ class Evaluation:
         )
 
     def grid(self, walks: int = 4) -> Pictures:
-        """One picture: for each walk a row of true pictures above a row of dreamt ones, at :func:`grid_frames`."""
+        """One picture: for each walk a row of true pictures above a row of dreamt ones, at :func:`grid_frames`.
+
+        Of :data:`GRID_CHOICE` walks those are shown that truly have the most to see in the middle.
+        """
         frames = grid_frames(self._frames)
-        walk, themes = self._walk(walks, self._frames)
+        walk, themes = self._walk(GRID_CHOICE, self._frames)
         _, dreamt = self._roam(walk, themes)
+        to_see = [_edge_energy(picture) for picture in self._true(walk, self._frames // 2, themes)]
         rows = []
-        for walker in range(walks):
+        for walker in np.argsort(to_see)[::-1][:walks].tolist():
             true = [self._true(walk, frame, themes)[walker] for frame in frames]
             rows += [np.concatenate(true, 1), np.concatenate([dreamt[frame][walker] for frame in frames], 1)]
         return np.concatenate(rows)

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from .light_field import LightField
 
-_STARTS, _KEPT = 12, 3  # guesses around the first one, and how many of them are followed at first
+_STARTS, _KEPT = 4, 2  # guesses around the first one, and how many of them are followed at first
 _SPREAD = (0.3, 0.3, 0.15)  # standard deviations of the guesses: cells, cells, radians
-_STEPS_OF_ALL, _STEPS_OF_BEST = 2, 6
+_STEPS_OF_ALL, _STEPS_OF_BEST = 1, 3
 _PROBE = 1e-2  # cells and radians, for slopes
 _LONGEST = 0.3  # cells and radians a step
 
