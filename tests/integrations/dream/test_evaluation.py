@@ -136,7 +136,9 @@ class TrueNetwork(nn.Module):
 def remembering(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for module in (evaluation, attaching):
         monkeypatch.setattr(module, "TrueView", Remembering)
+    attaching._true_view.cache_clear()  # somebody may have looked before
     yield
+    attaching._true_view.cache_clear()
     known.clear()
 
 
