@@ -212,13 +212,13 @@ sys.modules[{missing!r}] = None
 from realtime_engine.integrations.registry import list_demos
 listed = {{entry.source.name: entry for entry in list_demos()}}
 assert [entry.error for entry in listed.values()] == [None] * len(listed), listed
-dream = listed["dream"].demo
-try:
-    dream.build_engine()
-except ImportError as error:
-    print(error)
+for name in ("dream", "compare", "dream-stages"):
+    try:
+        listed[name].demo.build_engine()
+    except ImportError as error:
+        print(error)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=50)
     assert done.returncode == 0, done.stderr
-    assert f"without the package '{missing}'" in done.stdout
-    assert "pip install 'realtime-engine[torch]'" in done.stdout
+    assert done.stdout.count(f"without the package '{missing}'") == 3, done.stdout
+    assert done.stdout.count("pip install 'realtime-engine[torch]'") == 3

@@ -11,7 +11,6 @@ from pydantic import Field
 from ...core.contract import RealtimeInterface
 from ...infra.controls import ControlWindow, KeyBinding
 from ...infra.demo import Demo
-from ...infra.extras import require
 from ..dream import demo as dream
 
 _MEET = "KeyR"
@@ -29,12 +28,10 @@ def build(options: Options) -> RealtimeInterface:
     """The engine: all players in one batch."""
     from ...core.composed import ComposedEngine
 
-    require("torch", "torch", "dream")
-    from ..dream.building import build_model
+    half = dream.dreaming(options.model_copy(update={"width": options.width // 2}))
     from .model import CompareModel
 
-    half = options.model_copy(update={"width": options.width // 2})
-    return ComposedEngine(CompareModel(build_model(half)), pipeline=False)
+    return ComposedEngine(CompareModel(half), pipeline=False)
 
 
 def to_conditioning(window: ControlWindow) -> Mapping[str, Any]:

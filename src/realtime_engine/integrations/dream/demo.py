@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, Field
 
@@ -14,6 +14,9 @@ from ...infra.controls import Controls, ControlWindow
 from ...infra.demo import Demo
 from ...infra.extras import require
 from ..maze import demo as maze
+
+if TYPE_CHECKING:
+    from .model import DreamModel
 
 _SEEDS_TO_READ_ALOUD = 10_000
 
@@ -72,10 +75,15 @@ def build(options: Options) -> RealtimeInterface:
     """The engine: all players in one batch."""
     from ...core.composed import ComposedEngine
 
+    return ComposedEngine(dreaming(options), pipeline=False)
+
+
+def dreaming(options: Options) -> DreamModel:
+    """The model, for every demo that shows it. Errors: those of ``build_model``, and one that names the extra."""
     require("torch", "torch", "dream")
     from .building import build_model
 
-    return ComposedEngine(build_model(options), pipeline=False)
+    return build_model(options)
 
 
 def to_conditioning(window: ControlWindow) -> Mapping[str, Any]:

@@ -9,10 +9,10 @@ from ..dream import demo as dream
 
 def build(options: dream.Options) -> RealtimeInterface:
     """The engine: each stage takes the players that are ready in one batch."""
-    from ..dream.building import build_model
+    model = dream.dreaming(options)
     from .building import build_engine
 
-    return build_engine(build_model(options))
+    return build_engine(model)
 
 
 demo = Demo(
