@@ -12,18 +12,20 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from ..core.contract import EngineManifest, RealtimeInterface
-from ..core.errors import describe
+from ..core.errors import RealtimeEngineError, describe
 from ..core.monitor import ServeMonitor
 from ..core.queues import Inbox, Outbox
 from ..core.serve import run_engine
 from ..core.waiters import call_soon
 from ..infra.control_log import ControlRecorder
 from ..infra.demo import Demo
+from ..infra.extras import MissingDependencyError
 from ..infra.loading import LoadProgress, hearing_progress
 
 logger = logging.getLogger(__name__)
 
 _UNREAD_CHUNKS = 8
+_FOR_PEOPLE = (RealtimeEngineError, MissingDependencyError)  # they say what to do; a trace would hide it
 
 
 class EngineState(str, enum.Enum):
@@ -75,8 +77,10 @@ class EngineHost:
             logger.info("the model of demo %r is ready", self._demo.name)
             await self._drive(built.engine)
         except Exception as error:  # whatever the model raises, the server lives to tell
-            logger.exception("the model of demo %r failed", self._demo.name)
-            self._fail(describe(error))
+            reason = describe(error)
+            trace = None if isinstance(error, _FOR_PEOPLE) else error
+            logger.error("the model of demo %r failed: %s", self._demo.name, reason, exc_info=trace)
+            self._fail(reason)
         else:
             if not self._stop.is_set():
                 logger.error("the engine of demo %r ended by itself", self._demo.name)

@@ -47,7 +47,7 @@ def test_a_chunk_is_steps_and_looks_in_turn(dreamer: Dreamer) -> None:
                 one = dreamer.step(one, told)
                 told = torch.cat((told[:, :-1], torch.zeros(1, 1)), 1)
             step = int(astray.ages[row]) * FRAMES + frame
-            noise = astray.strengths[row] * dream_noise(int(astray.seeds[row]), step, chunks.seen_shape)
+            noise = 6 * astray.strengths[row] * dream_noise(int(astray.seeds[row]), step, chunks.seen_shape)
             seen = dreamer.see(one.places, codes[row : row + 1], torch.from_numpy(noise)[None])
             torch.testing.assert_close(latents[frame, row], seen[0], rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(after.places[row], one.places[0])

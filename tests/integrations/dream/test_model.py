@@ -14,7 +14,9 @@ pytest.importorskip("safetensors")
 
 from realtime_engine import ComposedEngine, SessionInit  # noqa: E402
 from realtime_engine.core.errors import StepFailure  # noqa: E402
+from realtime_engine.core.stages import StageBatch  # noqa: E402
 from realtime_engine.integrations.dream import model as dream_model  # noqa: E402
+from realtime_engine.integrations.dream.dreamer import Seen  # noqa: E402
 from realtime_engine.integrations.dream.level import HEIGHT, THEMES, WIDTH  # noqa: E402
 from realtime_engine.integrations.dream.model import DreamModel  # noqa: E402
 from realtime_engine.integrations.dream.noise import dream_noise  # noqa: E402
@@ -425,3 +427,21 @@ def test_steps_leave_nothing_behind(make: Make) -> None:
         tracemalloc.stop()
     assert [getattr(walk.model, name).data_ptr() for name in STATE] == addresses
     assert grown < 20_000, f"{grown} bytes in 200 steps"
+
+
+@pytest.mark.parametrize("better", ["here", "there"])
+def test_meeting_goes_only_where_the_picture_fits_better(
+    make: Make, monkeypatch: pytest.MonkeyPatch, better: str
+) -> None:
+    model = make(2)
+    model.seed({1: context(1)})
+    here = model._places[1].clone()
+    there = torch.tensor([5.5, 3.5, 0.0, 1.0])
+    place = here if better == "here" else there
+    with torch.inference_mode():
+        picture = model._dreamer.decode(model._dreamer.see(place[None], model._codes[1:2]))[0]
+    look = Seen(there, model._codes[1].clone())
+    monkeypatch.setattr(model.eyes, "look", lambda pictures: [look for _ in pictures])
+    batch = StageBatch({0: None, 1: "one"}, {"one": {}}, {"one"}, {1: 0})
+    model.meet(batch, {1: picture})
+    assert torch.equal(model._places[1], place)

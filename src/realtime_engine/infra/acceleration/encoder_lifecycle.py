@@ -22,6 +22,7 @@ _logger = logging.getLogger(__name__)
 Encoder = TypeVar("Encoder")
 Content = TypeVar("Content")
 
+_WORTH_TELLING_S = 0.5
 DEFAULT_CACHE_BYTES = 256 * 2**20
 
 
@@ -111,7 +112,8 @@ class EncoderLifecycle(Generic[Encoder, Content]):
         for key, content in missing.items():
             found[key] = mapped(self._encode(encoder, content), _of_its_own)
             self._cache.put(key, found[key])
-        _logger.info(
+        _logger.log(
+            logging.INFO if time.monotonic() - began > _WORTH_TELLING_S else logging.DEBUG,
             "%s: loaded in %.2f s, encoded %d in %.2f s",
             self._name,
             loaded - began,

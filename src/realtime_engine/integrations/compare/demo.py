@@ -44,7 +44,7 @@ demo = Demo(
     title="Maze and Dream",
     description=(
         "Left the true maze, right what a network makes of it: a neural renderer with learned dynamics, led by the "
-        "same keys. To meet again, the dream looks at the maze."
+        "same keys. R lets the dream look at the maze and go on from there."
     ),
     build=build,
     controls=CONTROLS,

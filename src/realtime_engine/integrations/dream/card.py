@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from .evaluation import GRID_CHOICE, Report, grid_frames
+from .network import DreamNetwork
 from .plan import Plan, Progress
 
 CARD, CURVES, GRID, NUMBERS = "MODEL_CARD.md", "losses.svg", "rollouts.png", "report.json"
@@ -61,6 +62,7 @@ def card(plan: Plan, progress: Progress, report: Report, device: torch.device) -
         shown=", ".join(map(str, grid_frames(report.frames))),
         curves=CURVES,
         grid=GRID,
+        parameters=_count(plan) / 1e6,
         choice=GRID_CHOICE,
     )
 
@@ -72,6 +74,11 @@ def _command(plan: Plan) -> str:
         f"python -m realtime_engine.integrations.dream.train --seed {plan.seed} "
         f"--dynamics-steps {plan.dynamics_steps} --picture-steps {plan.picture_steps}{precision}"
     )
+
+
+def _count(plan: Plan) -> int:
+    with torch.device("meta"):
+        return sum(tensor.numel() for tensor in DreamNetwork(plan.sizes).state_dict().values())
 
 
 def curves(losses: dict[str, list[float]], dynamics: int, pictures: int) -> str:

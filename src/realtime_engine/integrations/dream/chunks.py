@@ -16,6 +16,9 @@ from .level import HEIGHT, WIDTH
 from .network import DreamSizes
 from .pictures import COLUMNS
 
+MOST_ERRORS = np.float32(6)
+"""How many of the errors that the light field expects of itself it goes astray by at full strength."""
+
 
 class Astray(NamedTuple):
     """How n rows go astray: (n,) the seed of each, how many chunks it has made, and how far it strays (0 to 1)."""
@@ -74,7 +77,8 @@ class Chunks:
             for _ in range(self._steps_per_frame):
                 state = self._dreamer.step(state, told)
                 told[:, -1] = 0
-            noise = wander(astray.seeds, astray.ages * self.shape[0] + frame, astray.strengths, self.seen_shape)
+            errors = astray.strengths * MOST_ERRORS
+            noise = wander(astray.seeds, astray.ages * self.shape[0] + frame, errors, self.seen_shape)
             seen.append(self._dreamer.see(state.places, codes, None if noise is None else noise.to(self.device)))
         return state, torch.stack(seen)
 

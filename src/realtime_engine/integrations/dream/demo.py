@@ -26,7 +26,11 @@ class Fields(BaseModel):
 
     theme: Literal["day", "ember", "frost"] = Field("day", title="Theme", description="The colours of the level.")
     astray: float = Field(
-        0.0, ge=0, le=1, title="Astray", description="How far what is seen strays from what was learned."
+        0.0,
+        ge=0,
+        le=1,
+        title="Astray",
+        description="How far the dream strays from what it learned: at 1 it falls apart.",
     )
     seed: int = Field(
         default_factory=lambda: random.randrange(_SEEDS_TO_READ_ALOUD),
@@ -101,8 +105,8 @@ demo = Demo(
     name="dream",
     title="The Dream",
     description=(
-        "A small level that a neural network has learned: nothing of what you see is rendered. A neural renderer with "
-        "learned dynamics, all players in one batch."
+        "A small level as a neural network has learned it: a neural renderer with learned dynamics draws every picture "
+        "out of your keys and what it dreamt before. All players in one batch."
     ),
     build=build,
     controls=CONTROLS,

@@ -147,11 +147,18 @@ class DreamModel:
         return self._places[[self._place_of(row, age) for row, age in zip(rows, ages, strict=True)]]
 
     def meet(self, batch: StageBatch, pictures: Mapping[int, NDArray[np.uint8]]) -> None:
-        """Go where pictures, row -> (HEIGHT, WIDTH, 3), were taken, no faster or slower. For ENCODE stages."""
+        """Go where pictures, row -> (HEIGHT, WIDTH, 3), were taken, no faster or slower. For ENCODE stages.
+
+        A row stays where it is when what it sees there fits the picture better.
+        """
         with torch.inference_mode():
             seen = self.eyes.look(list(pictures.values()))
-            for row, look in zip(pictures, seen, strict=True):
-                self._places[self._place_of(row, batch.ages[row])] = look.place
+            for (row, picture), look in zip(pictures.items(), seen, strict=True):
+                here = self._place_of(row, batch.ages[row])
+                places = torch.stack([self._places[here], look.place.to(self.device)])
+                dreamt = self._dreamer.decode(self._dreamer.see(places, look.code.to(self.device).expand(2, -1)))
+                off = np.square(dreamt.astype(np.float32) - picture).mean((1, 2, 3))
+                self._places[here] = places[int(off.argmin())]
 
     def _place_of(self, row: int, age: int) -> int:
         return row + self._manifest.max_sessions * (age & 1)
