@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator
 from queue import Queue
@@ -65,7 +66,14 @@ def lessons(count: int, size: int, seed: int) -> Iterator[Lesson]:
         ended.set()
         while not queue.empty():  # what it still puts, a lesson and an error at most, finds room then
             queue.get_nowait()
-        maker.join()
+        _see_off(maker)
+
+
+def _see_off(maker: threading.Thread) -> None:
+    """Wait for its end, whoever is impatient: a process that ends while it computes is aborted."""
+    while maker.is_alive():
+        with contextlib.suppress(KeyboardInterrupt):  # the first one is on its way up already
+            maker.join()
 
 
 def places_as_tensor(places: NDArray[np.float64]) -> Tensor:
