@@ -55,8 +55,8 @@ def lessons(count: int, size: int, seed: int) -> Iterator[Lesson]:
             queue.put(error)
 
     maker = threading.Thread(target=make, name="lessons", daemon=True)
-    maker.start()
     try:
+        maker.start()
         for _ in range(count):
             lesson = queue.get()
             if isinstance(lesson, BaseException):
@@ -64,15 +64,15 @@ def lessons(count: int, size: int, seed: int) -> Iterator[Lesson]:
             yield lesson
     finally:
         ended.set()
-        while not queue.empty():  # what it still puts, a lesson and an error at most, finds room then
-            queue.get_nowait()
-        _see_off(maker)
+        _see_off(maker, queue)
 
 
-def _see_off(maker: threading.Thread) -> None:
+def _see_off(maker: threading.Thread, queue: Queue[Lesson | BaseException]) -> None:
     """Wait for its end, whoever is impatient: a process that ends while it computes is aborted."""
     while maker.is_alive():
         with contextlib.suppress(KeyboardInterrupt):  # the first one is on its way up already
+            while not queue.empty():  # what it still puts, a lesson and an error at most, finds room then
+                queue.get_nowait()
             maker.join()
 
 
