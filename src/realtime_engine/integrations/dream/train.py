@@ -32,6 +32,7 @@ _logger = logging.getLogger(__name__)
 CHECKPOINT = "checkpoint.pt"
 WEIGHTS = "dream.safetensors"
 
+_STOPPED = 130
 _SMOKE_STEPS = 4
 _SMOKE_EVALUATION = {"walks": 4, "frames": 16, "pictures": 8}
 
@@ -53,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         console.print(f"stopped; the same command {_onward(options.out / CHECKPOINT)}", markup=False)
-        return 130
+        return _STOPPED
     console.print(f"weights and card are in {options.out}: {_summary(report)}", markup=False)
     return 0
 
@@ -182,4 +183,7 @@ def _summary(report: Report) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main()
+    if status == _STOPPED:  # a thread may be at work yet, which the interpreter's own end would abort
+        os._exit(status)
+    sys.exit(status)
