@@ -14,7 +14,7 @@ from realtime_engine import (
     StepFailure,
     StepResult,
 )
-from realtime_engine.core.errors import describe
+from realtime_engine.core.errors import brief, describe
 
 
 @pytest.mark.parametrize("kind", [AdmissionError, EngineContractError, OutboxClosed, SessionClaimedError, StepFailure])
@@ -86,3 +86,41 @@ def test_a_step_failure_can_be_pickled_and_copied():
     for twin in (pickle.loads(pickle.dumps(failure)), copy.copy(failure)):
         assert list(twin.failures) == ["a"] and twin.results == failure.results
         assert str(twin) == str(failure)
+
+
+def test_describe_gives_what_can_be_sent():
+    assert describe(ValueError("half a pair: \ud800")) == r"ValueError: half a pair: \ud800"
+    told = describe(ValueError("x" * 10_000_000))
+    assert told.startswith("ValueError: xxx") and told.endswith("x...") and len(told) < 5000
+
+
+class Mute:
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
+def nested(depth):
+    value = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (-1, "-1"),
+        ("lava", "'lava'"),
+        (["day"], "['day']"),
+        (None, "None"),
+        (10**5000, None),
+        (nested(100_000), "[[[[[[[...]]]]]]]"),
+        (list(range(10**6)), "[0, 1, 2, 3, 4, 5, ...]"),
+        ("x" * 10**7, None),
+        (Mute(), None),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_brief_shows_any_value_in_a_few_characters(value, shown):
+    told = brief(value)
+    assert 0 < len(told) < 100 and shown in (None, told)

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import json
 import threading
+from typing import Any
 
+import numpy as np
 import pytest
 
 from realtime_engine.infra.loading import LoadProgress, hearing_progress, report_loading
@@ -40,3 +43,29 @@ def test_another_thread_does_not_hear() -> None:
 def test_a_fraction_is_a_fraction(fraction: float) -> None:
     with pytest.raises(ValueError, match="fraction must be from 0 to 1"):
         report_loading("far too far", fraction)
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("reading\n\tpart 1\x1b[31m \x00of 2\r", "reading part 1 [31m of 2"),
+        ("half a pair: \ud800.", "half a pair: ."),
+        (OSError("a disk"), "a disk"),
+        ("\u00e9t\u00e9 \u4e16\u754c", "\u00e9t\u00e9 \u4e16\u754c"),
+        ("x" * 10_000_000, "x" * 200 + "..."),
+    ],
+)
+def test_what_is_told_is_a_line_that_can_be_shown(message: Any, told: str) -> None:
+    heard: list[LoadProgress] = []
+    with hearing_progress(heard.append):
+        report_loading(message)
+    assert heard == [(told, None)]
+    heard[0].message.encode()
+
+
+@pytest.mark.parametrize("fraction", [np.float32(0.5), np.float64(0.5), np.array(0.5)])
+def test_a_fraction_becomes_a_plain_number(fraction: Any) -> None:
+    heard: list[LoadProgress] = []
+    with hearing_progress(heard.append):
+        report_loading("compiling", fraction)
+    assert json.dumps(heard[0].fraction) == "0.5"

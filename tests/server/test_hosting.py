@@ -3,6 +3,8 @@ from __future__ import annotations
 import asyncio
 import threading
 
+import numpy as np
+
 from realtime_engine import Inbox, Outbox
 from realtime_engine.infra.loading import report_loading
 from realtime_engine.server.problems import MEDIA_TYPE
@@ -56,6 +58,25 @@ async def test_a_model_that_cannot_be_loaded_says_why() -> None:
         assert (demo["state"], demo["error"]) == ("failed", "RuntimeError: no weights in /models")
         assert (await served.client.post("/api/sessions", json={})).status_code == 500
         assert (await served.client.get("/healthz")).status_code == 200
+
+
+async def test_what_a_model_says_can_always_be_sent() -> None:
+    """A NumPy number, half a surrogate pair: neither is JSON by itself."""
+    told, go = threading.Event(), threading.Event()
+
+    def build(options: object) -> PaintEngine:
+        report_loading("part\udcff\n2", np.float32(0.25))  # type: ignore[arg-type]
+        told.set()
+        assert go.wait(10)
+        raise RuntimeError("no file part\udcff")
+
+    async with in_process(paint_demo(build=build), ready=False) as served:
+        assert await asyncio.to_thread(told.wait, 10)
+        assert (await served.client.get("/api/demo")).json()["progress"] == {"message": "part 2", "fraction": 0.25}
+        go.set()
+        await until(lambda: served.runtime.host.error)
+        assert (await served.client.get("/api/demo")).json()["error"] == r"RuntimeError: no file part\udcff"
+        assert (await served.client.get("/readyz")).status_code == 500
 
 
 async def test_a_model_that_exits_while_it_loads_does_not_take_the_server_along() -> None:

@@ -14,12 +14,16 @@ Bad arguments are plain ``ValueError`` and ``TypeError``.
 
 from __future__ import annotations
 
+import reprlib
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .contract import StepResult
+
+
+_LONGEST = 4096  # characters of an error's text; it goes to everybody who watches
 
 
 class RealtimeEngineError(Exception):
@@ -67,10 +71,19 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def reason_of(error: BaseException) -> str:
-    """The text of an error in one line; empty when it has none. Never raises."""
+def brief(value: object) -> str:
+    """How a value of unknown origin is shown in a message: in bounded length, time and depth. Never raises."""
     try:
-        return " ".join(str(error).split())
+        return reprlib.repr(value)
+    except Exception:  # an integer of too many digits for text, or a repr of its own
+        return f"a value of the type {type(value).__name__}"
+
+
+def reason_of(error: BaseException) -> str:
+    """The text of an error in one line that can be encoded and sent; empty when it has none. Never raises."""
+    try:
+        text = " ".join(str(error).split()).encode("utf-8", "backslashreplace").decode()
+        return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
     except BaseException:  # an error of the model's own, whose text is an error too
         return "(its text could not be read)"
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import NamedTuple
 
+_LONGEST = 200  # characters of a message
+
 
 class LoadProgress(NamedTuple):
     """``message`` for people; ``fraction`` of the whole, 0 to 1, ``None`` while nobody knows."""
@@ -21,6 +23,8 @@ _listener: ContextVar[Callable[[LoadProgress], None] | None] = ContextVar("loadi
 def report_loading(message: str, fraction: float | None = None) -> None:
     """Say what a model is at while it loads. Does nothing when nobody listens.
 
+    What is told is a line that any page can show: control characters count as spaces, and a long one is cut off.
+
     Raises:
         ValueError: ``fraction`` is neither ``None`` nor 0 to 1.
     """
@@ -28,7 +32,7 @@ def report_loading(message: str, fraction: float | None = None) -> None:
         raise ValueError(f"fraction must be from 0 to 1, or None while nobody knows, got {fraction!r}")
     listener = _listener.get()
     if listener is not None:
-        listener(LoadProgress(message, fraction))
+        listener(LoadProgress(_line(message), None if fraction is None else float(fraction)))
 
 
 @contextlib.contextmanager
@@ -39,3 +43,9 @@ def hearing_progress(listener: Callable[[LoadProgress], None]) -> Iterator[None]
         yield
     finally:
         _listener.reset(token)
+
+
+def _line(message: object) -> str:
+    text = str(message)
+    shown = "".join(each if each.isprintable() else " " for each in text[:_LONGEST])
+    return " ".join(shown.split()) + ("..." if len(text) > _LONGEST else "")

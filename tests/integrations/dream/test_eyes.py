@@ -13,11 +13,11 @@ pytest.importorskip("safetensors")
 from realtime_engine.integrations.dream import eyes as dream_eyes  # noqa: E402
 from realtime_engine.integrations.dream.attaching import seed_picture  # noqa: E402
 from realtime_engine.integrations.dream.eyes import Eyes  # noqa: E402
-from realtime_engine.integrations.dream.level import THEMES, TrueView, first_visitor  # noqa: E402
+from realtime_engine.integrations.dream.level import SIDE, THEMES, TrueView, first_visitor  # noqa: E402
 from realtime_engine.integrations.dream.pictures import Encoder  # noqa: E402
-from realtime_engine.integrations.dream.weights import Weights  # noqa: E402
+from realtime_engine.integrations.dream.weights import Weights, save  # noqa: E402
 
-from .tiny import tiny_weights  # noqa: E402
+from .tiny import tiny_network, tiny_weights  # noqa: E402
 
 CPU = torch.device("cpu")
 
@@ -76,3 +76,15 @@ def test_pictures_of_seeds_are_the_true_ones_from_any_thread() -> None:
     for thread in threads:
         thread.join(30)
     assert all(np.array_equal(seen[key], picture) for key, picture in wanted.items())
+
+
+@pytest.mark.parametrize("far", [-50.0, 50.0])
+def test_a_picture_of_something_else_is_not_taken_to_be_from_beyond_the_level(tmp_path: Path, far: float) -> None:
+    network = tiny_network()
+    with torch.no_grad():
+        network.encoder.place[2].bias[:2] = far
+    save(tmp_path / "far.safetensors", network, {})
+    weights = Weights(tmp_path / "far.safetensors")
+    (seen,) = Eyes(weights, weights.world(CPU).field, CPU).look([seed_picture(1, "day")])
+    assert ((seen.place[:2] >= 1) & (seen.place[:2] <= SIDE - 1)).all()
+    assert seen.place[2:].norm() == pytest.approx(1, abs=1e-5)

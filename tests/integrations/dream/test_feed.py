@@ -127,3 +127,26 @@ def test_places_as_tensor() -> None:
     got = places_as_tensor(np.array([[1.5, 2.5, 0.25], [3, 4, 0.5]]))
     assert torch.allclose(got, torch.tensor([[1.5, 2.5, 0, 1], [3, 4, -1, 0]]), atol=1e-6)
     assert got.dtype == torch.float32
+
+
+def test_a_second_ctrl_c_does_not_leave_the_thread_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    go = threading.Event()
+
+    class Impatient(threading.Thread):
+        def join(self, timeout: float | None = None) -> None:
+            if not go.is_set():
+                go.set()
+                raise KeyboardInterrupt
+            super().join(timeout)
+
+    def slow(count: int, size: int, seed: int) -> Iterator[Lesson]:
+        yield Lesson(torch.zeros(1), torch.zeros(1), torch.zeros(1))
+        assert go.wait(10)
+
+    monkeypatch.setattr(feed, "_made", slow)
+    monkeypatch.setattr(threading, "Thread", Impatient)
+    feed_ = lessons(2, SIZE, seed=1)
+    next(feed_)
+    with pytest.raises(KeyboardInterrupt):
+        feed_.throw(KeyboardInterrupt())
+    assert go.is_set() and not makers()

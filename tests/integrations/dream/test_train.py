@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import json
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -157,6 +158,35 @@ def test_what_cannot_be_is_an_error_in_a_sentence(
     assert main(["--out", str(tmp_path), *arguments]) == 1
     assert error in told(capsys)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a folder that nobody can write into")
+def test_a_folder_that_cannot_be_written_is_told_before_the_training(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "_learn", lambda *_, **__: pytest.fail("it has begun"))
+    assert main(["--smoke", "--out", "/proc/self/fdinfo"]) == 1
+    assert "error: [Errno " in (message := told(capsys)) and "/proc/self/fdinfo" in message
+
+
+@pytest.mark.usefixtures("tiny")
+@pytest.mark.skipif(sys.platform == "win32", reason="folders cannot be locked")
+def test_two_trainings_do_not_share_a_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learn, answers = training._learn, []
+
+    def meanwhile(*arguments: Any, **settings: Any) -> float:
+        if not answers:
+            answers.append(main(["--smoke", "--seed", "9", "--out", str(tmp_path)]))
+        return learn(*arguments, **settings)
+
+    monkeypatch.setattr(training, "_learn", meanwhile)
+    assert main(["--smoke", "--out", str(tmp_path)]) == 0
+    assert answers == [1]
+    message = told(capsys).replace(" ", "")
+    assert f"another training writes into {tmp_path}: wait for it".replace(" ", "") in message
+    assert main(["--smoke", "--out", str(tmp_path)]) == 0, "afterwards it is free again"
 
 
 @pytest.mark.usefixtures("tiny")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -78,6 +79,30 @@ def test_the_encoder_comes_again_whatever_becomes_of_the_file(tmp_path: Path) ->
     weights.encoder(CPU)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_a_file_that_is_overwritten_where_it_lies_changes_nothing(tmp_path: Path, dtype: Any) -> None:
+    """As cp and rsync --inplace do it; in a process of its own, since memory behind a file that is cut off kills."""
+    save(tmp_path / "dream.safetensors", tiny_network(), {}, dtype=dtype)
+    script = f"""
+import os, torch
+from pathlib import Path
+from realtime_engine.integrations.dream.weights import Weights
+path = Path({str(tmp_path / "dream.safetensors")!r})
+weights, cpu = Weights(path), torch.device("cpu")
+parts = lambda: [tensor.clone() for part in (world, weights.encoder(cpu)) for tensor in part.state_dict().values()]
+world = weights.world(cpu)
+before, size = parts(), path.stat().st_size
+with path.open("r+b") as file:
+    file.seek(size // 8)
+    file.write(b"<" * (size - size // 8))
+assert all(map(torch.equal, before, parts()))
+os.truncate(path, 0)
+assert all(map(torch.equal, before, parts()))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=50)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_numbers_of_any_precision_become_float32(tmp_path: Path, dtype: Any) -> None:
     save(tmp_path / "dream.safetensors", tiny_network(), {}, dtype=dtype)
@@ -92,6 +117,12 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 def test_a_folder(tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match="is a folder, expected a file"):
         Weights(tmp_path)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path(os.devnull)):
+        assert "is a pipe, socket or device, expected a file" in refusal(path)
 
 
 def test_a_file_that_may_not_be_read(good: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.errors import brief
 from .level import HEIGHT, THEMES, WIDTH, TrueView, first_visitor
 
 _MOST_SEEDS = 2**63
@@ -30,7 +31,7 @@ def start_in(context: Mapping[str, Any]) -> Start:
     if picture is None:
         return Start(seed_picture(seed, theme), seed)
     if not isinstance(picture, np.ndarray) or picture.shape != (HEIGHT, WIDTH, 3) or picture.dtype != np.uint8:
-        found = f"{picture.dtype} {picture.shape}" if isinstance(picture, np.ndarray) else repr(picture)[:60]
+        found = f"{picture.dtype} {picture.shape}" if isinstance(picture, np.ndarray) else brief(picture)
         raise ValueError(f"picture must be a uint8 array of shape ({HEIGHT}, {WIDTH}, 3), got {found}")
     return Start(picture.copy(), seed)  # torch wants memory that is writable and in order
 
@@ -54,7 +55,7 @@ def theme_in(given: Mapping[str, Any]) -> str:
     if theme is None:
         return THEMES[0]
     if not isinstance(theme, str) or theme not in THEMES:
-        raise ValueError(f"theme must be one of {', '.join(THEMES)}, got {theme!r}")
+        raise ValueError(f"theme must be one of {', '.join(THEMES)}, got {brief(theme)}")
     return theme
 
 
@@ -62,7 +63,7 @@ def strength_in(given: Mapping[str, Any]) -> float:
     """How far a session goes astray, 0 to 1. Errors: :class:`ValueError`."""
     astray = given.get("astray", 0.0)
     if isinstance(astray, bool) or not isinstance(astray, (int, float)) or not 0 <= astray <= 1:
-        raise ValueError(f"astray must be a number from 0 to 1, got {astray!r}")
+        raise ValueError(f"astray must be a number from 0 to 1, got {brief(astray)}")
     return float(astray)
 
 
@@ -71,5 +72,5 @@ def _seed_in(context: Mapping[str, Any]) -> int:
     if seed is None:
         return 0
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < _MOST_SEEDS:
-        raise ValueError(f"seed must be an integer from 0 to 2**63 - 1, got {seed!r}")
+        raise ValueError(f"seed must be an integer from 0 to 2**63 - 1, got {brief(seed)}")
     return int(seed)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...infra.acceleration import Compiled, CompilePolicy
+from .level import SIDE
 from .light_field import LightField
 from .network import DreamWorld
 from .noise import dream_noise
@@ -38,7 +39,13 @@ def encode(encoder: Encoder, field: LightField, picture: Pictures) -> Seen:
     device = next(encoder.parameters()).device
     with torch.inference_mode():
         latents, places, codes = encoder(as_input(picture[None]).to(device))
-        return Seen(settle(field, latents[0], places[0], codes[0]), codes[0])
+        return Seen(_within(settle(field, latents[0], _within(places[0]), codes[0])), codes[0])
+
+
+def _within(place: Tensor) -> Tensor:
+    """Inside of the level's border: pictures of anything else may seem to come from far beyond, where no wall leads
+    back."""
+    return torch.cat((place[:2].clamp(1, SIDE - 1), place[2:]))
 
 
 class Dreamer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator
 from queue import Queue
@@ -54,8 +55,8 @@ def lessons(count: int, size: int, seed: int) -> Iterator[Lesson]:
             queue.put(error)
 
     maker = threading.Thread(target=make, name="lessons", daemon=True)
-    maker.start()
     try:
+        maker.start()
         for _ in range(count):
             lesson = queue.get()
             if isinstance(lesson, BaseException):
@@ -63,9 +64,16 @@ def lessons(count: int, size: int, seed: int) -> Iterator[Lesson]:
             yield lesson
     finally:
         ended.set()
-        while not queue.empty():  # what it still puts, a lesson and an error at most, finds room then
-            queue.get_nowait()
-        maker.join()
+        _see_off(maker, queue)
+
+
+def _see_off(maker: threading.Thread, queue: Queue[Lesson | BaseException]) -> None:
+    """Wait for its end, whoever is impatient: a process that ends while it computes is aborted."""
+    while maker.is_alive():
+        with contextlib.suppress(KeyboardInterrupt):  # the first one is on its way up already
+            while not queue.empty():  # what it still puts, a lesson and an error at most, finds room then
+                queue.get_nowait()
+            maker.join()
 
 
 def places_as_tensor(places: NDArray[np.float64]) -> Tensor:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import logging
+import os
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -20,9 +24,15 @@ from .plan import Plan
 from .training import Training
 from .weights import save
 
+if sys.platform != "win32":
+    import fcntl
+
+_logger = logging.getLogger(__name__)
+
 CHECKPOINT = "checkpoint.pt"
 WEIGHTS = "dream.safetensors"
 
+_STOPPED = 130
 _SMOKE_STEPS = 4
 _SMOKE_EVALUATION = {"walks": 4, "frames": 16, "pictures": 8}
 
@@ -34,19 +44,48 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         require("safetensors", "torch", "write weights")
         device, plan = _device(options.device), _plan(options)
-        options.out.mkdir(parents=True, exist_ok=True)
-        training, checkpoint = Training(plan, device), options.out / CHECKPOINT
-        if checkpoint.exists():
-            training.resume(checkpoint)
-        report = _train(training, options.out, console, _SMOKE_EVALUATION if options.smoke else {})
+        with _own(options.out):
+            training, checkpoint = Training(plan, device), options.out / CHECKPOINT
+            if checkpoint.exists():
+                training.resume(checkpoint)
+            report = _train(training, options.out, console, _SMOKE_EVALUATION if options.smoke else {})
     except (ValueError, OSError, MissingDependencyError, FloatingPointError, torch.cuda.OutOfMemoryError) as error:
         console.print(f"error: {error}", style="red", markup=False)
         return 1
     except KeyboardInterrupt:
         console.print(f"stopped; the same command {_onward(options.out / CHECKPOINT)}", markup=False)
-        return 130
+        return _STOPPED
     console.print(f"weights and card are in {options.out}: {_summary(report)}", markup=False)
     return 0
+
+
+@contextlib.contextmanager
+def _own(out: Path) -> Iterator[None]:
+    """The folder, there and for this training alone.
+
+    Errors: :class:`OSError`, at once and not after the first round, where nothing can be written; :class:`ValueError`
+    where another training writes.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    tempfile.TemporaryFile(dir=out).close()
+    if sys.platform == "win32":  # which opens no folders
+        yield
+        return
+    folder = os.open(out, os.O_RDONLY)
+    try:
+        _lock(folder, out)
+        yield
+    finally:
+        os.close(folder)
+
+
+def _lock(folder: int, out: Path) -> None:
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ValueError(f"another training writes into {out}: wait for it, or give another folder") from None
+    except OSError as error:  # a file system without locks
+        _logger.info("%s cannot be locked (%s): let no other training write there", out, error)
 
 
 def _device(name: str) -> torch.device:
@@ -144,4 +183,7 @@ def _summary(report: Report) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main()
+    if status == _STOPPED:  # a thread may be at work yet, which the interpreter's own end would abort
+        os._exit(status)
+    sys.exit(status)

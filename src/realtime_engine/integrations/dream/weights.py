@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -51,8 +52,8 @@ class Weights:
 
     def __init__(self, path: Path = SHIPPED) -> None:
         self.path = path
-        if path.is_dir():
-            raise WeightsError(f"{str(path)!r} is a folder, expected a file; {_TRAIN}")
+        if (kind := _odd_kind(path)) is not None:
+            raise WeightsError(f"{str(path)!r} is {kind}, expected a file; {_TRAIN}")
         self._open = require("safetensors", "torch", "read weights").safe_open
         self.metadata: Mapping[str, str]
         self.metadata, kinds = self._read(_header)
@@ -75,9 +76,10 @@ class Weights:
         return self._part(lambda: Encoder(sizes.latent, sizes.code, sizes.encoder_width), self._of_encoder, device)
 
     def _tensors(self, prefix: str) -> dict[str, Tensor]:
-        """Those of one part, by their names inside of it."""
+        """Those of one part, by their names inside of it; cloned, since safetensors' own lie in the file itself, and
+        whoever touches them after it was cut off is killed."""
         tensors: dict[str, Tensor] = self._read(
-            lambda file: {name: file.get_tensor(name) for name in file.keys() if name.startswith(prefix)}
+            lambda file: {name: file.get_tensor(name).clone() for name in file.keys() if name.startswith(prefix)}
         )
         self._check_numbers(tensors)
         return {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
@@ -160,6 +162,17 @@ def save(path: Path, network: DreamNetwork, notes: Mapping[str, str], dtype: tor
     tensors = {name: tensor.detach().cpu().to(dtype).contiguous() for name, tensor in network.state_dict().items()}
     with atomic_file(path, overwrite=True) as temporary:
         temporary.write_bytes(pack(tensors, metadata))
+
+
+def _odd_kind(path: Path) -> str | None:
+    """What lies there if it is no file: to open a pipe would wait for somebody who writes into it."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):  # whoever opens it says what is wrong
+        return None
+    if stat.S_ISREG(mode):
+        return None
+    return "a folder" if stat.S_ISDIR(mode) else "a pipe, socket or device"
 
 
 def _header(file: Any) -> tuple[dict[str, str], dict[str, _Kind]]:

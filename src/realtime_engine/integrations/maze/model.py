@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.contract import EngineManifest
+from ...core.errors import brief
 from ...core.lanes import Lane
 from ...core.stages import Stage, StageBatch
 from .grid import SIZE
@@ -163,12 +164,12 @@ def _seed_in(context: Mapping[str, Any]) -> int:
     if seed is None:
         return 0
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < _MOST_SEEDS:
-        raise ValueError(f"seed must be an integer from 0 to 2**64 - 1, got {seed!r}")
+        raise ValueError(f"seed must be an integer from 0 to 2**64 - 1, got {brief(seed)}")
     return int(seed)
 
 
 def _theme_in(given: Mapping[str, Any]) -> Theme:
     prompt = given.get("prompt")
     if prompt is not None and not isinstance(prompt, str):
-        raise ValueError(f"prompt must be a text, got {prompt!r}")
+        raise ValueError(f"prompt must be a text, got {brief(prompt)}")
     return theme_of(prompt or "")

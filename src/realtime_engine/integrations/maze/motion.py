@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.errors import brief
 from .grid import HEADINGS, SIZE
 from .world import World
 
@@ -100,8 +101,8 @@ def _axis(given: Mapping[str, Any], name: str) -> float:
 def _number(value: Any, name: str) -> float:
     try:
         number = float(value)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be a number, got {value!r}") from None
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name} must be a number, got {brief(value)}") from None
     return number if math.isfinite(number) else 0.0
 
 

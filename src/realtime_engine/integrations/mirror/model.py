@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.contract import EngineManifest
+from ...core.errors import brief
 from ...core.lanes import Lane
 from ...core.stages import Stage, StageBatch
 from ...infra.video_input import VideoWindow
@@ -93,9 +94,9 @@ def _session(batch: StageBatch, row: int) -> str:
 def _wish(given: Mapping[str, Any]) -> _Wish:
     effect, strength, video = given.get("effect", "sketch"), given.get("strength", 0.5), given.get("video")
     if effect not in EFFECTS:
-        raise ValueError(f"effect must be one of {', '.join(EFFECTS)}, got {effect!r}")
+        raise ValueError(f"effect must be one of {', '.join(EFFECTS)}, got {brief(effect)}")
     if isinstance(strength, bool) or not isinstance(strength, (int, float)) or not 0 <= strength <= 1:
-        raise ValueError(f"strength must be a number from 0 to 1, got {strength!r}")
+        raise ValueError(f"strength must be a number from 0 to 1, got {brief(strength)}")
     if video is not None and not isinstance(video, VideoWindow):
         raise ValueError(f"video must be a VideoWindow, got {type(video).__name__}")
     frame = video.newest if video is not None and video.live else None

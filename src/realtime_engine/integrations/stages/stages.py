@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.contract import EngineManifest
+from ...core.errors import brief
 from ...core.streaming import (
     BatchedStageActor,
     ChunkRequest,
@@ -181,14 +182,14 @@ def _controls_of(work: StreamingStageInvocation) -> dict[str, Any]:
 
 def _theme_in(prompt: object) -> Theme:
     if not isinstance(prompt, str):
-        raise ValueError(f"prompt must be a text, got {prompt!r}")
+        raise ValueError(f"prompt must be a text, got {brief(prompt)}")
     return theme_of(prompt)
 
 
 def _seed_in(context: Mapping[str, Any]) -> int:
     seed = context.get("seed", 0)
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise ValueError(f"seed must be an integer of 0 or more, got {seed!r}")
+        raise ValueError(f"seed must be an integer of 0 or more, got {brief(seed)}")
     return seed
 
 
