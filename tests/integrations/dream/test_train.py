@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import json
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -232,3 +233,16 @@ def test_arguments_that_are_no_numbers_are_refused(capsys: pytest.CaptureFixture
         main(["--seed", "many"])
     assert ended.value.code == 2
     assert "--seed: invalid int value: 'many'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("missing", "extra"), [("torch", "torch"), ("rich", "serve")])
+def test_without_a_package_it_says_what_to_install(missing: str, extra: str) -> None:
+    script = f"""
+import runpy, sys
+sys.modules[{missing!r}] = None
+runpy.run_module("realtime_engine.integrations.dream.train", run_name="__main__")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=50)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"error: cannot train without the package '{missing}'"), done.stderr
+    assert f"pip install 'realtime-engine[{extra}]'" in done.stderr and "Traceback" not in done.stderr

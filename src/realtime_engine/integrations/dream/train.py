@@ -11,11 +11,19 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from ...infra.extras import MissingDependencyError, require
+
+if __name__ == "__main__":  # before anything is imported that cannot be without: a sentence is better than a trace
+    try:
+        require("torch", "torch", "train")
+        require("rich", "serve", "train")
+    except MissingDependencyError as missing:
+        sys.exit(f"error: {missing}")
+
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from ...infra.extras import MissingDependencyError, require
 from .card import write_card
 from .evaluation import PARTS, Evaluation, Report
 from .level import THEMES
@@ -32,6 +40,10 @@ _logger = logging.getLogger(__name__)
 CHECKPOINT = "checkpoint.pt"
 WEIGHTS = "dream.safetensors"
 
+_ABOUT = (
+    "Train the dream from nothing, evaluate it, and write weights and a model card: half an hour on two CPU cores. "
+    "Stopped, the same command goes on from its last checkpoint, of which it writes one every 500 batches."
+)
 _STOPPED = 130
 _SMOKE_STEPS = 4
 _SMOKE_EVALUATION = {"walks": 4, "frames": 16, "pictures": 8}
@@ -135,8 +147,10 @@ def _train(training: Training, out: Path, console: Console, sizes: Mapping[str, 
 
 def _parser() -> argparse.ArgumentParser:
     plan = Plan()
-    parser = argparse.ArgumentParser(prog="python -m realtime_engine.integrations.dream.train", description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("dream"), help="folder for checkpoint, weights and card")
+    parser = argparse.ArgumentParser(prog="python -m realtime_engine.integrations.dream.train", description=_ABOUT)
+    parser.add_argument(
+        "--out", type=Path, default=Path("dream"), help="folder for checkpoint, weights and card (default: %(default)s)"
+    )
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1 (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=plan.seed, help="of everything random (default: %(default)s)")
     parser.add_argument(
