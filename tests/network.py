@@ -117,6 +117,8 @@ def network() -> Iterator[Network]:
         _run("ip", "link", "add", server.device, "type", "veth", "peer", "name", client.device)
         for end in (server, client):
             _run("ip", "link", "set", end.device, "netns", end.name)
+            # Without an IPv6 address that comes a second or two later: a browser drops what it loads when one does.
+            end.run("ip", "link", "set", "dev", end.device, "addrgenmode", "none")
             end.run("ip", "address", "add", f"{end.address}/24", "dev", end.device)
             end.run("ip", "link", "set", end.device, "up")
             end.run("ip", "link", "set", "lo", "up")
