@@ -17,6 +17,7 @@ from ..dream.level import HEIGHT, THEMES, WIDTH, TrueView
 from ..dream.model import DreamModel
 from ..dream.walks import STEP_S
 from ..maze.motion import Records, cosine, sine
+from ..stage import LaneStage, session_in
 from .picture import Diptych
 from .walk import Walk
 
@@ -77,7 +78,7 @@ class CompareModel:
             Lane.HOT: self._go,
             Lane.DEFERRED: self._show,
         }
-        return [each for stage in self._dream.stages() for each in (stage, _TrueStage(stage.lane, own[stage.lane]))]
+        return [each for stage in self._dream.stages() for each in (stage, LaneStage(stage.lane, own[stage.lane]))]
 
     def heavy_keys(self) -> Collection[str]:
         return (*self._dream.heavy_keys(), "meet")
@@ -106,7 +107,7 @@ class CompareModel:
 
     def _encode(self, batch: StageBatch) -> None:
         """ENCODE: the themes that rows have changed to, and what those see who are to meet the truth again."""
-        told = {row: batch.conditioning[_session(batch, row)] for row in batch.rows_in_order()}
+        told = {row: batch.conditioning[session_in(batch, row)] for row in batch.rows_in_order()}
         themes = {row: THEMES.index(theme_in(given)) for row, given in told.items()}
         meeting = np.array([row for row, given in told.items() if given.get("meet")], np.int64)
         if meeting.size:
@@ -122,7 +123,7 @@ class CompareModel:
         """HOT: the true walk of all rows that are due."""
         rows = np.array(batch.rows_in_order(), np.int64)
         ages = np.array([batch.ages[row] for row in rows.tolist()], np.int64)
-        told = [batch.conditioning[_session(batch, row)] for row in rows.tolist()]
+        told = [batch.conditioning[session_in(batch, row)] for row in rows.tolist()]
         visitors = self._walk.go(rows, ages, told, self._manifest.frames_per_chunk, self._steps)
         dreamt = self._dream.places(rows.tolist(), (ages + 1).tolist())
         batch.data[_TRUTH] = _Truth(rows, self._themes[rows], visitors, dreamt)
@@ -145,15 +146,6 @@ class CompareModel:
         batch.outputs.update(chunks)
 
 
-class _TrueStage:
-    def __init__(self, lane: Lane, work: Callable[[StageBatch], None]) -> None:
-        self.lane = lane
-        self._work = work
-
-    def __call__(self, batch: StageBatch) -> None:
-        self._work(batch)
-
-
 def _view_size(width: int) -> tuple[int, int]:
     """Height and width to render the truth in, for a half ``width`` pixels wide: in the shape of the dream's pictures,
     so that other shapes stretch both alike."""
@@ -163,9 +155,3 @@ def _view_size(width: int) -> tuple[int, int]:
 def _places(visitors: Records) -> NDArray[np.float64]:
     """(n, 4) x, y in cells, cosine and sine of the yaw."""
     return np.stack([visitors["x"], visitors["y"], cosine(visitors["yaw"]), sine(visitors["yaw"])], 1)
-
-
-def _session(batch: StageBatch, row: int) -> str:
-    session_id = batch.session_at(row)
-    assert session_id is not None, f"row {row} takes no part in this batch"
-    return session_id

@@ -14,6 +14,7 @@ from ...core.contract import EngineManifest
 from ...core.lanes import Lane
 from ...core.stages import Stage, StageBatch
 from ..maze.motion import Controls
+from ..stage import LaneStage, session_in
 from .attaching import Start, start_in, strength_in, theme_in
 from .chunks import Astray, Chunks
 from .dreamer import Dreamer, Seen, State
@@ -171,7 +172,7 @@ class DreamModel:
 
     def _encode(self, batch: StageBatch) -> None:
         """ENCODE: the codes of the themes that rows have changed to."""
-        themes = {row: theme_in(batch.conditioning[_session(batch, row)]) for row in batch.rows_in_order()}
+        themes = {row: theme_in(batch.conditioning[session_in(batch, row)]) for row in batch.rows_in_order()}
         codes = self.eyes.codes_of(list(themes.values()))
         for row, code in zip(themes, codes, strict=True):
             self._codes[row] = code
@@ -181,7 +182,7 @@ class DreamModel:
         due = batch.rows_in_order()
         rows = list(range(self._manifest.max_sessions)) if self.rows == "all" else due
         ages = np.array([batch.ages.get(row, 0) for row in rows], np.int64)
-        told = [batch.conditioning[_session(batch, row)] for row in due]
+        told = [batch.conditioning[session_in(batch, row)] for row in due]
         controls = self._controls_of(due, told)
         strengths = np.zeros(self._manifest.max_sessions, np.float32)
         strengths[due] = [strength_in(given) for given in told]
@@ -227,14 +228,10 @@ class DreamModel:
         batch.outputs.update({present[index]: chunk for index, chunk in chunks.items()})
 
 
-class _DreamStage:
-    def __init__(self, lane: Lane, work: Callable[[StageBatch], None]) -> None:
-        self.lane = lane
-        self._work = work
-
+class _DreamStage(LaneStage):
     def __call__(self, batch: StageBatch) -> None:
         with torch.inference_mode():
-            self._work(batch)
+            super().__call__(batch)
 
 
 def torch_device(name: str) -> torch.device:
@@ -249,9 +246,3 @@ def _check_counts(**counts: int) -> None:
     for name, value in counts.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ValueError(f"{name} must be a whole number of 1 or more, got {value!r}")
-
-
-def _session(batch: StageBatch, row: int) -> str:
-    session_id = batch.session_at(row)
-    assert session_id is not None, f"row {row} takes no part in this batch"
-    return session_id

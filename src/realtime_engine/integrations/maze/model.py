@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ from ...core.contract import EngineManifest
 from ...core.errors import brief
 from ...core.lanes import Lane
 from ...core.stages import Stage, StageBatch
+from ..stage import LaneStage, session_in
 from .grid import SIZE
 from .motion import ORB, ORBS, VISITOR, Controls, Motion, first_orbs, first_visitor
 from .palette import Theme, theme_of
@@ -80,9 +81,9 @@ class MazeModel:
 
     def stages(self) -> list[Stage]:
         return [
-            _MazeStage(Lane.ENCODE, self._encode),
-            _MazeStage(Lane.HOT, self._move),
-            _MazeStage(Lane.DEFERRED, self._render),
+            LaneStage(Lane.ENCODE, self._encode),
+            LaneStage(Lane.HOT, self._move),
+            LaneStage(Lane.DEFERRED, self._render),
         ]
 
     def heavy_keys(self) -> Collection[str]:
@@ -108,14 +109,14 @@ class MazeModel:
 
     def _encode(self, batch: StageBatch) -> None:
         """ENCODE: a theme's tables into the rows whose prompt changed."""
-        themes = {row: _theme_in(batch.conditioning[_session(batch, row)]) for row in batch.rows_in_order()}
+        themes = {row: _theme_in(batch.conditioning[session_in(batch, row)]) for row in batch.rows_in_order()}
         for row, theme in themes.items():
             self._renderer.set_theme(row, theme)
 
     def _move(self, batch: StageBatch) -> None:
         """HOT: visitors and orbs of all rows, frame by frame."""
         rows = np.array(batch.rows_in_order(), np.int64)
-        controls = Controls([batch.conditioning[_session(batch, row)] for row in rows.tolist()])
+        controls = Controls([batch.conditioning[session_in(batch, row)] for row in rows.tolist()])
         now = np.array([batch.ages[row] & 1 for row in rows.tolist()], np.int64)
         visitors, orbs = self._visitors[now, rows], self._orbs[now, rows]
         solid, turns = self._solid[rows], self._turns[rows]
@@ -142,21 +143,6 @@ class MazeModel:
             for chunk, picture in zip(chunks, pictures, strict=True):
                 chunk[frame] = picture
         batch.outputs.update((sessions[i], chunk) for i, chunk in zip(present.tolist(), chunks, strict=True))
-
-
-class _MazeStage:
-    def __init__(self, lane: Lane, work: Callable[[StageBatch], None]) -> None:
-        self.lane = lane
-        self._work = work
-
-    def __call__(self, batch: StageBatch) -> None:
-        self._work(batch)
-
-
-def _session(batch: StageBatch, row: int) -> str:
-    session_id = batch.session_at(row)
-    assert session_id is not None, f"row {row} takes no part in this batch"
-    return session_id
 
 
 def _seed_in(context: Mapping[str, Any]) -> int:

@@ -14,6 +14,7 @@ from ...core.errors import brief
 from ...core.lanes import Lane
 from ...core.stages import Stage, StageBatch
 from ...infra.video_input import VideoWindow
+from ..stage import session_in
 from .effects import EFFECTS
 from .picture import Landscape, cover
 
@@ -70,10 +71,10 @@ class MirrorModel:
 
     def __call__(self, batch: StageBatch) -> None:
         """Draw all rows; everything is checked before anything is drawn."""
-        wishes = {row: _wish(batch.conditioning[_session(batch, row)]) for row in batch.rows_in_order()}
+        wishes = {row: _wish(batch.conditioning[session_in(batch, row)]) for row in batch.rows_in_order()}
         for row, wish in wishes.items():
             self._look(wish, batch.ages[row])
-            batch.outputs[_session(batch, row)] = EFFECTS[wish.effect](self._picture, wish.strength)[np.newaxis]
+            batch.outputs[session_in(batch, row)] = EFFECTS[wish.effect](self._picture, wish.strength)[np.newaxis]
 
     def _look(self, wish: _Wish, age: int) -> None:
         target = self._picture
@@ -83,12 +84,6 @@ class MirrorModel:
             cover(wish.frame, target)
         if wish.mirrored:
             cv2.flip(target, 1, dst=target)
-
-
-def _session(batch: StageBatch, row: int) -> str:
-    session_id = batch.session_at(row)
-    assert session_id is not None, f"row {row} takes no part in this batch"
-    return session_id
 
 
 def _wish(given: Mapping[str, Any]) -> _Wish:
