@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from realtime_engine.core.contract import RealtimeInterface
+from realtime_engine.core.inbox import Inbox
 from realtime_engine.core.messages import Action, Attach, Chunk, Detach, Failed, Rejected
-from realtime_engine.core.queues import Inbox, Outbox
+from realtime_engine.core.outbox import Outbox
 from realtime_engine.core.serve import run_engine
 from realtime_engine.infra.demo import Demo
 from realtime_engine.infra.offline import CapacityPoint, measure_capacity

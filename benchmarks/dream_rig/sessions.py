@@ -12,7 +12,7 @@ from realtime_engine.core.composed import ComposedEngine
 from realtime_engine.core.contract import RealtimeInterface, SessionInit
 from realtime_engine.core.replica import ReplicaEngine
 from realtime_engine.core.streaming import ChunkRequest, StreamingEngine
-from realtime_engine.core.streaming.request import PlayerInput
+from realtime_engine.core.streaming.epoch import PlayerInput
 from realtime_engine.integrations.dream.model import DreamModel
 from realtime_engine.integrations.dream.weights import Weights
 from realtime_engine.integrations.dream_stages.building import build_engine

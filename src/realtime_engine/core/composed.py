@@ -11,11 +11,7 @@ from functools import partial
 from typing import Any, Literal
 
 from .contract import AdmissionError, EngineManifest, SessionInit, StepResult
-from .encodes import Encodes, run_stages
-from .equality import same_value
-from .errors import EngineContractError, StepFailure, describe, reraise_interrupt
-from .heavy import SitOutBudget
-from .hooks import call_hook
+from .errors import EngineContractError, StepFailure, call_hook, describe, reraise_interrupt
 from .lanes import (
     DONE,
     Completion,
@@ -29,9 +25,9 @@ from .lanes import (
     submit,
     thread_lanes,
 )
-from .model_checks import check_outputs, checked_manifest, checked_stages, name_of
-from .rows import Choice, Row
-from .stages import Stage, StageBatch, StageModel
+from .rows import Choice, Encodes, Row, SitOutBudget, run_stages
+from .stages import Stage, StageBatch, StageModel, check_outputs, checked_manifest, checked_stages, name_of
+from .values import same_value
 
 __all__ = ["ComposedEngine"]
 

@@ -14,10 +14,11 @@ Bad arguments are plain ``ValueError`` and ``TypeError``.
 
 from __future__ import annotations
 
+import inspect
 import reprlib
 import threading
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .contract import StepResult
@@ -92,3 +93,12 @@ def reraise_interrupt(error: BaseException) -> None:
     """Let a person's Ctrl-C through, which only the main thread gets; everything else a hook may raise is contained."""
     if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
         raise error
+
+
+def call_hook(hook: Callable[..., Any], *args: Any) -> Any:
+    """Call an engine or model hook; a coroutine in place of a result is a broken contract, not a promise to be kept."""
+    result = hook(*args)
+    if result is not None and inspect.iscoroutine(result):
+        result.close()
+        raise EngineContractError(f"{getattr(hook, '__qualname__', hook)} must be a plain function, not async def")
+    return result

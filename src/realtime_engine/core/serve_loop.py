@@ -6,12 +6,10 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .answers import HeldAnswers
-from .clock import NS_PER_S, Clock, Wakeup
+from .clock import NS_PER_S, Clock, Deadlines, Wakeup
 from .contract import AdmissionError, EngineManifest, RealtimeInterface, SessionInit
-from .deadlines import Deadlines
-from .errors import EngineContractError, OutboxClosed, describe, reason_of
-from .hooks import call_hook
+from .errors import EngineContractError, OutboxClosed, call_hook, describe, reason_of
+from .inbox import Inbox
 from .loglimit import LogLimiter
 from .messages import (
     Action,
@@ -29,11 +27,10 @@ from .messages import (
     SetActive,
 )
 from .monitor import ServeMonitor
-from .queues import Inbox, Outbox, OutboxItem
-from .registry import Identities, Releases
-from .session import Applied, Session
-from .snapshot import snapshot
+from .outbox import Outbox, OutboxItem
+from .session import Applied, HeldAnswers, Identities, Releases, Session
 from .stepper import Outcome, Stepper
+from .values import snapshot
 
 logger = logging.getLogger(__name__)
 

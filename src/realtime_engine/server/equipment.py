@@ -6,7 +6,8 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from ..core.contract import EngineManifest
-from ..core.queues import Inbox, Outbox
+from ..core.inbox import Inbox
+from ..core.outbox import Outbox
 from ..infra.control_log import ControlRecorder
 from ..infra.copies import Copies
 from ..infra.demo import Demo

@@ -13,8 +13,9 @@ from pydantic import BaseModel
 
 from ..core.contract import EngineManifest, RealtimeInterface
 from ..core.errors import RealtimeEngineError, describe
+from ..core.inbox import Inbox
 from ..core.monitor import ServeMonitor
-from ..core.queues import Inbox, Outbox
+from ..core.outbox import Outbox
 from ..core.serve import run_engine
 from ..core.waiters import call_soon
 from ..infra.control_log import ControlRecorder

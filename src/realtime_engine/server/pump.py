@@ -13,7 +13,7 @@ from ..core.contract import EngineManifest
 from ..core.errors import describe
 from ..core.loglimit import LogLimiter
 from ..core.messages import ActiveChanged, Chunk, Failed, ResetDone, SessionEvent
-from ..core.queues import OutboxSession
+from ..core.outbox import OutboxSession
 from ..infra.converter import Converter
 from ..infra.copies import Copies
 from ..infra.demo import FrameFormat

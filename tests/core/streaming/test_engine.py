@@ -36,7 +36,7 @@ from realtime_engine.core.serve import run_engine
 from realtime_engine.core.streaming import LocalStageActor, StreamingEngine, serving
 from realtime_engine.core.streaming import engine as engine_module
 from realtime_engine.core.streaming.errors import StreamingActorFailedError
-from realtime_engine.core.streaming.tasks import StreamingSessionStatus
+from realtime_engine.core.streaming.types import StreamingSessionStatus
 from realtime_engine.testing import EngineCase, check_engine
 
 from .counting import SPEC, CountingModel, Made, Turnstile, counting_engine

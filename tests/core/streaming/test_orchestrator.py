@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from realtime_engine.core.streaming.actor import StreamingActorState
+from realtime_engine.core.streaming.actors import LocalStageActor
 from realtime_engine.core.streaming.errors import (
     InvalidStageOutputError,
     SequenceError,
@@ -28,10 +28,13 @@ from realtime_engine.core.streaming.errors import (
     StreamingSessionError,
     UnknownSessionError,
 )
-from realtime_engine.core.streaming.local_actor import LocalStageActor
 from realtime_engine.core.streaming.orchestrator import StreamingPipelineOrchestrator
 from realtime_engine.core.streaming.specs import StreamingPipelineSpec
-from realtime_engine.core.streaming.tasks import StreamingSessionCloseReason, StreamingSessionStatus
+from realtime_engine.core.streaming.types import (
+    StreamingActorState,
+    StreamingSessionCloseReason,
+    StreamingSessionStatus,
+)
 
 from .manual_actors import InlineActor, ManualActor
 from .pipelines import Clock, chain, diamond

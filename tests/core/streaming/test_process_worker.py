@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 from realtime_engine.core.streaming.errors import StreamingActorFailedError, StreamingWorkerError
-from realtime_engine.core.streaming.process_worker import SHARED_MEMORY_PREFIX, ProcessWorker
-from realtime_engine.core.streaming.worker_process import WorkerTraceback
+from realtime_engine.core.streaming.process_worker import SHARED_MEMORY_PREFIX, ProcessWorker, WorkerTraceback
 
 from .workers import PATIENCE_S, Calculator, die_at_once, hang_at_once, make_nothing
 

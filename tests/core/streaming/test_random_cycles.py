@@ -7,10 +7,10 @@ import random
 import threading
 from collections import Counter
 
+from realtime_engine.core.streaming.actors import LocalStageActor
 from realtime_engine.core.streaming.errors import SessionEndedError, UnknownSessionError
-from realtime_engine.core.streaming.local_actor import LocalStageActor
 from realtime_engine.core.streaming.orchestrator import StreamingPipelineOrchestrator
-from realtime_engine.core.streaming.tasks import (
+from realtime_engine.core.streaming.types import (
     StreamingSessionCloseReason,
     StreamingSessionContext,
     StreamingSessionStatus,

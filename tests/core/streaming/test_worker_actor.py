@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from realtime_engine.core.streaming.actor import StreamingActorState
 from realtime_engine.core.streaming.errors import StreamingActorFailedError
 from realtime_engine.core.streaming.process_worker import ProcessWorker
+from realtime_engine.core.streaming.types import StreamingActorState
 from realtime_engine.core.streaming.worker_actor import ParallelWorkerStageActor
 
 from .workers import PATIENCE_S, Calculator, invocation

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from realtime_engine.core.streaming.tasks import StreamingSessionContext, StreamingStageInvocation, StreamingTaskKey
+from realtime_engine.core.streaming.types import StreamingSessionContext, StreamingStageInvocation, StreamingTaskKey
 
 PATIENCE_S = 20.0
 

@@ -11,7 +11,7 @@ from realtime_engine.core.composed import ComposedEngine
 from realtime_engine.core.contract import SessionInit
 from realtime_engine.core.errors import StepFailure
 from realtime_engine.core.streaming import ChunkRequest, StreamingEngine
-from realtime_engine.core.streaming.request import NO_ACTION, PlayerInput
+from realtime_engine.core.streaming.epoch import NO_ACTION, PlayerInput
 from realtime_engine.integrations.dream_stages.building import split_controls
 from realtime_engine.testing import EngineCase, check_engine
 from realtime_engine.testing.conformance import CHECKS

@@ -9,13 +9,14 @@ from typing import Any
 
 from ..contract import AdmissionError, EngineManifest, SessionInit, StepResult
 from ..errors import StepFailure
-from ..queues import Inbox, Outbox
-from .actor import StreamingStageActor
+from ..inbox import Inbox
+from ..outbox import Outbox
+from .epoch import Controls, Inputs, Life, Ports
 from .errors import StreamingError
-from .life import Controls, Inputs, Life, Ports
 from .orchestrator import StreamingPipelineOrchestrator
 from .serving import PipelineServer
 from .specs import StreamingPipelineSpec
+from .types import StreamingStageActor
 
 logger = logging.getLogger(__name__)
 

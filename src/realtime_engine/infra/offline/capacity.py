@@ -12,9 +12,9 @@ import numpy as np
 
 from ...core.clock import NS_PER_S
 from ...core.contract import EngineManifest, RealtimeInterface
+from ...core.inbox import Inbox
 from ...core.messages import Action, Attach, Attached, Chunk, Failed, Rejected
-from ...core.outbox import OutboxSession
-from ...core.queues import Inbox, Outbox
+from ...core.outbox import Outbox, OutboxSession
 from ...core.serve import run_engine
 from ..control_log import ControlLog
 from ..demo import Demo

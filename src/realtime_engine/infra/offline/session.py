@@ -10,8 +10,7 @@ from typing import Any
 
 from ...core.clock import MONOTONIC
 from ...core.contract import RealtimeInterface, SessionInit
-from ...core.errors import AdmissionError, describe
-from ...core.hooks import call_hook
+from ...core.errors import AdmissionError, call_hook, describe
 from ...core.loglimit import LogLimiter
 from ...core.messages import Action, Attach, Chunk, InboxMsg, Reset
 from ...core.monitor import ServeMonitor

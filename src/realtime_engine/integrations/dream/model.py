@@ -12,9 +12,8 @@ from torch import Tensor
 
 from ...core.contract import EngineManifest
 from ...core.lanes import Lane
-from ...core.stages import Stage, StageBatch
+from ...core.stages import LaneStage, Stage, StageBatch, session_in
 from ..maze.motion import Controls
-from ..stage import LaneStage, session_in
 from .attaching import Start, start_in, strength_in, theme_in
 from .chunks import Astray, Chunks
 from .dreamer import Dreamer, Seen, State

@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...core.equality import same_value
 from ...core.streaming import (
     ChunkRequest,
     StreamingSessionCloseReason,
     StreamingSessionContext,
     StreamingStageInvocation,
 )
+from ...core.values import same_value
 from ..dream.attaching import start_in, strength_in, theme_in
 from ..dream.chunks import Astray, Chunks
 from ..dream.dreamer import State

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from ...core.contract import EngineManifest
 from ...core.errors import brief
 from ...core.lanes import Lane
-from ...core.stages import Stage, StageBatch
-from ..stage import LaneStage, session_in
+from ...core.stages import LaneStage, Stage, StageBatch, session_in
 from .grid import SIZE
 from .motion import ORB, ORBS, VISITOR, Controls, Motion, first_orbs, first_visitor
 from .palette import Theme, theme_of

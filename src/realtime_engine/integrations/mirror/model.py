@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from ...core.contract import EngineManifest
 from ...core.errors import brief
 from ...core.lanes import Lane
-from ...core.stages import Stage, StageBatch
+from ...core.stages import Stage, StageBatch, session_in
 from ...infra.video_input import VideoWindow
-from ..stage import session_in
 from .effects import EFFECTS
 from .picture import Landscape, cover
 

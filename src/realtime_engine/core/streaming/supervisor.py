@@ -7,11 +7,11 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TypeAlias, cast
 
+from ..clock import Deadline
 from ..errors import describe, reraise_interrupt
-from .actor import StreamingActorHealth, StreamingActorState, StreamingStageActor
-from .deadline import Deadline
 from .errors import StreamingActorFailedError
 from .graph import PipelineGraph
+from .types import StreamingActorHealth, StreamingActorState, StreamingStageActor
 from .work import ActorLane
 
 logger = logging.getLogger(__name__)

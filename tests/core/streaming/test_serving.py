@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from realtime_engine.core.clock import NS_PER_S
-from realtime_engine.core.streaming import served_session
-from realtime_engine.core.streaming.served_session import ServedSession
+from realtime_engine.core.streaming import serving as served_session
+from realtime_engine.core.streaming.serving import ServedSession
 
 MS = NS_PER_S // 1000
 

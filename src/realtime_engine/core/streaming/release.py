@@ -9,10 +9,9 @@ import threading
 from collections.abc import Callable, Sequence
 
 from ..errors import describe
-from .actor import StreamingStageActor
 from .errors import StreamingActorFailedError, StreamingCleanupError
 from .session import StreamingSession
-from .tasks import StreamingSessionCloseReason
+from .types import StreamingSessionCloseReason, StreamingStageActor
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from realtime_engine.core.streaming.turns import MOST_DEBT, DeficitRoundRobin
+from realtime_engine.core.streaming.fair_queue import MOST_DEBT, DeficitRoundRobin
 
 
 class Member:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from realtime_engine.core.heavy import SitOutBudget
+from realtime_engine.core.rows import SitOutBudget
 
 
 def chunks_of(ticks: int, encode_steps: int) -> int:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from realtime_engine.core.streaming import stage_actors
-from realtime_engine.core.streaming.actor import StreamingActorState
+from realtime_engine.core.streaming import supervisor as stage_actors
+from realtime_engine.core.streaming.actors import LocalStageActor
 from realtime_engine.core.streaming.errors import StreamingActorFailedError
 from realtime_engine.core.streaming.graph import PipelineGraph
-from realtime_engine.core.streaming.local_actor import LocalStageActor
-from realtime_engine.core.streaming.stage_actors import StageActors
+from realtime_engine.core.streaming.supervisor import StageActors
+from realtime_engine.core.streaming.types import StreamingActorState
 from realtime_engine.core.streaming.work import ActorLane
 
 from .manual_actors import ManualActor

@@ -6,11 +6,11 @@ import threading
 
 import pytest
 
-from realtime_engine.core.streaming.cleanup import SessionReleaser
 from realtime_engine.core.streaming.errors import StreamingActorFailedError
 from realtime_engine.core.streaming.graph import PipelineGraph
+from realtime_engine.core.streaming.release import SessionReleaser
 from realtime_engine.core.streaming.session import StreamingSession
-from realtime_engine.core.streaming.tasks import StreamingSessionContext
+from realtime_engine.core.streaming.types import StreamingSessionContext
 from realtime_engine.core.streaming.work import ActorLane
 
 from .manual_actors import ManualActor

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from realtime_engine.core.streaming.request import AppliedAction, ChunkRequest, ControlHistory, PlayerInput
+from realtime_engine.core.streaming.epoch import AppliedAction, ChunkRequest, ControlHistory, PlayerInput
 
 ACTIONS = [AppliedAction(number, f"action {number}", 10 * number) for number in range(6)]
 
