@@ -18,7 +18,7 @@ from realtime_engine import SessionInit
 from realtime_engine.client import ClientFrame, RealtimeClient
 from realtime_engine.infra.controls import ControlWindow
 from realtime_engine.infra.controls.camera import CameraSettings
-from realtime_engine.infra.controls.events import Edge
+from realtime_engine.infra.controls.schema import Edge
 from realtime_engine.infra.video_input import InputFrame, VideoInput, VideoWindow
 
 from ..cli.support import ENVIRONMENT, PATIENCE_S, Command

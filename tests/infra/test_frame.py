@@ -6,10 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from realtime_engine.infra.colour import from_i420, scale_i420, to_i420
-from realtime_engine.infra.copies import Copies, Copy
-from realtime_engine.infra.frame import Frame, FrameId
-from realtime_engine.infra.picture import Picture
+from realtime_engine.infra.color import from_i420, scale_i420, to_i420
+from realtime_engine.infra.copy_stats import Copies, Copy
+from realtime_engine.infra.frame import Frame, FrameId, Picture
 
 ID = FrameId("s", 1, 0, 0)
 PIXELS = np.random.default_rng(0).integers(0, 256, (9, 14, 3), dtype=np.uint8)

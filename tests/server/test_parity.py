@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from realtime_engine import Chunk, ComposedEngine
 from realtime_engine.infra.control_log import ControlLog, read_log
-from realtime_engine.infra.converter import Converter
+from realtime_engine.infra.conversion import Converter
 from realtime_engine.infra.demo import Demo
 from realtime_engine.infra.offline import OfflineSession, Replay
 from realtime_engine.integrations.maze.demo import Options

@@ -21,14 +21,14 @@ from ..core.clock import MONOTONIC, NS_PER_S
 from ..core.messages import Chunk
 from ..infra.atomic_file import atomic_file
 from ..infra.control_log import ControlLog
-from ..infra.converter import Converter
+from ..infra.conversion import Converter
 from ..infra.demo import Demo
 from ..infra.frame import FrameId
 from ..infra.mp4 import Mp4Writer
 from ..infra.offline import FilmDifference, OfflineSession, Replay, RunFailed, compare_films
 from ..infra.runner_io import output_path, write_stats
-from ..infra.timing import FrameRecord, Milestone, RollingWindow, WindowSnapshot
-from ..infra.trace import chrome_trace
+from ..infra.telemetry.perfetto import chrome_trace
+from ..infra.telemetry.timing import FrameRecord, Milestone, RollingWindow, WindowSnapshot
 from .building import built, naming_files
 from .console import complain, err, out
 from .errors import CommandError

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..infra.controls import timing_message
 from ..infra.controls.schema import PresentedMessage, ShownFrame
-from ..infra.joining import FrameJoiner, PageClock, PresentedFrame
+from ..infra.telemetry.frame_latency import FrameJoiner, PageClock, PresentedFrame
 
 
 def acknowledge(joiner: FrameJoiner, message: PresentedMessage) -> list[dict[str, Any]]:

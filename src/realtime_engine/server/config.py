@@ -8,15 +8,8 @@ import os
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from ..infra.webrtc import (
-    ENCODER_CHOICES,
-    LEAST_BITRATE,
-    MOST_BITRATE,
-    IceConfig,
-    IceServer,
-    TurnSecret,
-    UdpPorts,
-)
+from ..infra.encoding import ENCODER_CHOICES, LEAST_BITRATE, MOST_BITRATE
+from ..infra.webrtc import IceConfig, IceServer, TurnSecret, UdpPorts
 
 _LEAST_TOKEN = 8
 _ABOVE_ZERO = (

@@ -9,12 +9,12 @@ from ..core.contract import EngineManifest
 from ..core.inbox import Inbox
 from ..core.outbox import Outbox
 from ..infra.control_log import ControlRecorder
-from ..infra.copies import Copies
+from ..infra.copy_stats import Copies
 from ..infra.demo import Demo
-from ..infra.joining import FrameTotals
+from ..infra.encoding import Encoders
 from ..infra.jpeg import JpegEncoder
 from ..infra.recording import RecordingStore
-from ..infra.webrtc import Encoders
+from ..infra.telemetry.frame_latency import FrameTotals
 from .config import ServerConfig
 
 

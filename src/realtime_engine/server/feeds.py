@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..infra.joining import FrameJoiner
+from ..infra.encoding import Codec
 from ..infra.publisher import FramePublisher
+from ..infra.telemetry.frame_latency import FrameJoiner
 from ..infra.webcodecs import PacketFeed
-from ..infra.webrtc import Codec, EncodedFrame, SharedVideo
+from ..infra.webrtc import EncodedFrame, SharedVideo
 
 TRANSPORT = "webcodecs"
 

@@ -11,10 +11,10 @@ from prometheus_client.registry import Collector
 
 from ..core.clock import NS_PER_S
 from ..core.monitor import HistogramSnapshot
-from ..infra.copies import Copies
-from ..infra.joining import FrameTotals
-from ..infra.loop_monitor import LoopMonitor
-from ..infra.timing import WindowSnapshot
+from ..infra.copy_stats import Copies
+from ..infra.telemetry.frame_latency import FrameTotals
+from ..infra.telemetry.server_stats import LoopMonitor
+from ..infra.telemetry.timing import WindowSnapshot
 from ..infra.webrtc import Loss, Tier
 from .counts import Counts
 from .hosting import EngineHost, EngineState

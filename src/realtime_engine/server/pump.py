@@ -14,12 +14,11 @@ from ..core.errors import describe
 from ..core.loglimit import LogLimiter
 from ..core.messages import ActiveChanged, Chunk, Failed, ResetDone, SessionEvent
 from ..core.outbox import OutboxSession
-from ..infra.converter import Converter
-from ..infra.copies import Copies
+from ..infra.conversion import Converter
+from ..infra.copy_stats import Copies
 from ..infra.demo import FrameFormat
-from ..infra.frame import Frame, FrameId
+from ..infra.frame import Frame, FrameId, Picture
 from ..infra.pacing import PacedPlayer, Pacer, PacerStatistics
-from ..infra.picture import Picture
 from ..infra.publisher import FramePublisher
 from .credit import PlaybackCredit
 

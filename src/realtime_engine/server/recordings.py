@@ -8,8 +8,9 @@ from concurrent.futures import Executor
 from typing import Any
 
 from ..core.clock import MONOTONIC, NS_PER_S
+from ..infra.encoding import Codec
 from ..infra.recording import Recording, RecordingRuns, RecordingStore, StopReason
-from ..infra.webrtc import Codec, SharedVideo
+from ..infra.webrtc import SharedVideo
 from .asking import SessionOver
 
 _LOOKS = 4  # at whether somebody attends, in the time for which nobody need

@@ -16,14 +16,15 @@ from pydantic import BaseModel
 from starlette.requests import HTTPConnection
 
 from ..infra.control_log import ControlRecorder
-from ..infra.copies import Copies
+from ..infra.copy_stats import Copies
 from ..infra.demo import Demo
-from ..infra.joining import FrameTotals
+from ..infra.encoding import Encoders, choose_encoders
 from ..infra.jpeg import JpegEncoder
-from ..infra.loop_monitor import LoopMonitor
 from ..infra.recording import RecordingStore
-from ..infra.spans import SpanSender
-from ..infra.webrtc import Encoders, Route, RouteKind, choose_encoders, find_route
+from ..infra.telemetry.frame_latency import FrameTotals
+from ..infra.telemetry.otel import SpanSender
+from ..infra.telemetry.server_stats import LoopMonitor
+from ..infra.webrtc import Route, RouteKind, find_route
 from .config import ServerConfig
 from .equipment import Equipment
 from .hosting import EngineHost, EngineState

@@ -25,10 +25,10 @@ from ..core.messages import (
 )
 from ..infra.control_log import UNRECORDED
 from ..infra.controls import ControlState, event_message
-from ..infra.joining import FrameJoiner
 from ..infra.jpeg import JpegFrame, JpegPublisher
 from ..infra.mjpeg import MjpegStream
 from ..infra.publisher import FramePublisher
+from ..infra.telemetry.frame_latency import FrameJoiner
 from ..infra.video_input import VideoBuffer
 from ..infra.webrtc import SharedVideo, StreamStats, Tier
 from .acknowledging import acknowledge

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable
 
 from ..core.errors import RealtimeEngineError
-from ..infra.joining import FrameJoiner
+from ..infra.telemetry.frame_latency import FrameJoiner
 from ..infra.webrtc import CloseReason, IceConfig, PeerClosedError, SentFrame, SharedVideo, ViewerPeer, hang_up
 from .clients import Clients
 

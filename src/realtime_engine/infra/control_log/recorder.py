@@ -18,8 +18,7 @@ from pydantic import BaseModel
 from ...core.clock import MONOTONIC, NS_PER_S
 from ...core.messages import Chunk, Detached, Failed, ResetDone
 from ...core.outbox import Outbox, OutboxItem
-from .lines import LineWriter, line_of
-from .log import LOG_VERSION
+from .log import LOG_VERSION, LineWriter, line_of
 
 _log = logging.getLogger(__name__)
 

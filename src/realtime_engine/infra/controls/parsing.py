@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from pydantic import ValidationError
 
-from .events import EDGE_KINDS
 from .schema import (
+    EDGE_KINDS,
     PROTOCOL_VERSION,
     BlurMessage,
     ControlsMessage,

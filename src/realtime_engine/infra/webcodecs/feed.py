@@ -9,9 +9,8 @@ from typing import Any, Protocol
 
 from ...core.clock import MONOTONIC, NS_PER_S, Clock
 from ..webrtc import EncodedFrame, StreamEnded
-from .flight import Flight
-from .messages import Acknowledge, KeyframeRequest
-from .packet import VideoPacket
+from .flow_control import Flight
+from .protocol import Acknowledge, KeyframeRequest, VideoPacket
 
 _LEAST_BUDGET_MS = 50.0  # two frames at 30 a second cannot always follow each other sooner
 _PATIENCE_NS = 10 * NS_PER_S

@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 from ...core.clock import NS_PER_S, Clock
-from .downlink import Downlink
+from .bandwidth import Downlink
 
 Key = TypeVar("Key", bound=Hashable)
 

@@ -8,7 +8,7 @@ import itertools
 
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 
-from ..rate import TokenBucket
+from ...infra.rate_limit import TokenBucket
 from ..session import DemoSession
 from ..sockets import GOING_AWAY, TOO_SLOW, admit, say_goodbye, until_first
 

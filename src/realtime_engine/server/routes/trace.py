@@ -10,8 +10,8 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from ...core.clock import MONOTONIC, NS_PER_S
-from ...infra.timing import FrameRecord
-from ...infra.trace import chrome_traces
+from ...infra.telemetry.perfetto import chrome_traces
+from ...infra.telemetry.timing import FrameRecord
 from ..runtime import runtime_of
 from ..security import check_access
 from .sessions import Owned

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, WebSocket
 
+from ...infra.rate_limit import TokenBucket
 from ...infra.webcodecs import BadMessageError, PacketFeed, parse_viewer_message
-from ..rate import TokenBucket
 from ..session import DemoSession
 from ..sockets import GOING_AWAY, POLICY_VIOLATION, TOO_SLOW, admit, say_goodbye, until_first
 
