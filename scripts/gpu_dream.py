@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from realtime_engine import ComposedEngine, SessionInit
 from realtime_engine.integrations.dream.model import DreamModel
-from realtime_engine.integrations.dream.plan import Plan
-from realtime_engine.integrations.dream.training import Training
+from realtime_engine.integrations.dream.training.plan import Plan
+from realtime_engine.integrations.dream.training.trainer import Training
 from realtime_engine.integrations.dream.weights import Weights
 
 _STEPS = 30

@@ -238,7 +238,7 @@ async def test_a_cancelled_connect_gives_the_place_back(server: Running, monkeyp
 
 
 async def test_silence_means_that_the_server_has_gone(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    from realtime_engine.client.stay import Stay
+    from realtime_engine.client.session import Stay
 
     monkeypatch.setattr(Stay, "_hear", lambda self, text: None)
     async with RealtimeClient.connect(server.url, transport="mjpeg", silence_s=0.2) as client:

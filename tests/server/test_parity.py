@@ -19,11 +19,11 @@ from realtime_engine.infra.demo import Demo
 from realtime_engine.infra.offline import OfflineSession, Replay
 from realtime_engine.integrations.maze.demo import Options
 from realtime_engine.integrations.maze.demo import demo as maze
-from realtime_engine.integrations.stages.demo import Options as StagesOptions
-from realtime_engine.integrations.stages.demo import demo as stages
+from realtime_engine.integrations.maze_stages.demo import Options as StagesOptions
+from realtime_engine.integrations.maze_stages.demo import demo as stages
 from realtime_engine.server import ServerConfig, create_app
 from realtime_engine.server.runtime import Runtime
-from realtime_engine.server.session import DemoSession
+from realtime_engine.server.sessions.session import DemoSession
 
 from .support import message, until
 

@@ -9,14 +9,14 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args
 
+from .connection import ClientFrame
 from .errors import ClientClosedError, TransportError
-from .frame import ClientFrame
-from .hands import Hands
+from .input import Hands
 
 if TYPE_CHECKING:
-    from .link import Link
+    from .connection import Link
     from .rest import Place, Rest
-    from .stay import Stay
+    from .session import Stay
 
 Transport: TypeAlias = Literal["webrtc", "mjpeg", "none"]
 _Result = TypeVar("_Result")
@@ -237,7 +237,7 @@ class RealtimeClient:
 
     async def _connect(self, undo: contextlib.AsyncExitStack) -> Stay:
         rest_type, link_type = _load(self._transport)
-        from .stay import Stay, give_back
+        from .session import Stay, give_back
 
         rest = rest_type(self._base_url, self._token, self._timeout_s)
         undo.push_async_callback(rest.close)
@@ -271,10 +271,10 @@ def _load(transport: Transport) -> tuple[type[Rest], Callable[[Rest, Place], Lin
         from .rest import Rest
 
         if transport == "webrtc":
-            from .webrtc_link import WebRtcLink
+            from .webrtc_connection import WebRtcLink
 
             return Rest, WebRtcLink
-        from .socket_link import SocketLink
+        from .websocket_connection import SocketLink
 
         return Rest, partial(SocketLink, pictures=transport == "mjpeg")
     except ImportError as error:

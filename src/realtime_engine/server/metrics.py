@@ -16,10 +16,10 @@ from ..infra.telemetry.frame_latency import FrameTotals
 from ..infra.telemetry.server_stats import LoopMonitor
 from ..infra.telemetry.timing import WindowSnapshot
 from ..infra.webrtc import Loss, Tier
-from .counts import Counts
-from .hosting import EngineHost, EngineState
-from .session import DemoSession
-from .sessions import Sessions
+from .counters import Counts
+from .engine_host import EngineHost, EngineState
+from .sessions.registry import Sessions
+from .sessions.session import DemoSession
 
 PREFIX = "realtime_engine_"
 _QUANTILES = (0.5, 0.95, 0.99)

@@ -26,12 +26,12 @@ from ..infra.telemetry.otel import SpanSender
 from ..infra.telemetry.server_stats import LoopMonitor
 from ..infra.webrtc import Route, RouteKind, find_route
 from .config import ServerConfig
-from .equipment import Equipment
-from .hosting import EngineHost, EngineState
+from .engine_host import EngineHost, EngineState
 from .metrics import Measured, Metrics
 from .problems import Problem
-from .session import DemoSession
-from .sessions import Sessions
+from .resources import Equipment
+from .sessions.registry import Sessions
+from .sessions.session import DemoSession
 
 logger = logging.getLogger(__name__)
 

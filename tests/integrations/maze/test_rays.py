@@ -6,8 +6,8 @@ import pytest
 from realtime_engine.integrations.maze.grid import SIZE
 from realtime_engine.integrations.maze.motion import RADIUS
 from realtime_engine.integrations.maze.rays import Eyes, cast_rays
-from realtime_engine.integrations.maze.reference import march
 from realtime_engine.integrations.maze.world import make_world
+from tests.integrations.maze.reference import march
 
 TANGENTS = np.linspace(-0.64, 0.64, 61, dtype=np.float32)
 

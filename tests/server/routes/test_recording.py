@@ -14,7 +14,7 @@ from realtime_engine.infra.webrtc import Tier
 
 from ...infra.recording.support import play
 from ..support import FREE, Place, Served, colour, in_process, over_http, until
-from .test_whep import viewing
+from .test_webrtc import viewing
 
 METHODS = [("POST", ""), ("GET", ""), ("DELETE", ""), ("GET", "/recording-1.mp4")]
 

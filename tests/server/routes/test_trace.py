@@ -11,7 +11,7 @@ from realtime_engine.infra.telemetry.timing import Milestone
 from realtime_engine.infra.webrtc import WebRtcReceiver
 
 from ..support import Place, in_process, message, over_http, until
-from .test_whep import viewing
+from .test_webrtc import viewing
 
 SHIFT_NS = 5_000_000_000_123
 

@@ -14,12 +14,10 @@ from ...core.contract import EngineManifest
 from ...core.lanes import Lane
 from ...core.stages import LaneStage, Stage, StageBatch, session_in
 from ..maze.motion import Controls
-from .attaching import Start, start_in, strength_in, theme_in
-from .chunks import Astray, Chunks
-from .dreamer import Dreamer, Seen, State
-from .eyes import Eyes
-from .level import THEMES
-from .walks import CONTROLS, STEP_S, control_numbers
+from .inference import Astray, Chunks, Dreamer, Eyes, Seen, State
+from .inputs import Start, start_in, strength_in, theme_in
+from .level import CONTROLS, STEP_S, THEMES
+from .training.data import control_numbers
 from .weights import Weights
 
 __all__ = ["DreamModel"]

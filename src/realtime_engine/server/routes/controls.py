@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+from typing import Annotated, Any
 
-from fastapi import APIRouter, WebSocket, WebSocketDisconnect
+from fastapi import APIRouter, Request, WebSocket, WebSocketDisconnect
+from pydantic import Field, JsonValue, RootModel
 
 from ...infra.rate_limit import TokenBucket
-from ..session import DemoSession
-from ..sockets import GOING_AWAY, TOO_SLOW, admit, say_goodbye, until_first
+from ..bodies import json_body, read_model
+from ..runtime import runtime_of
+from ..sessions.session import DemoSession
+from ..websockets import GOING_AWAY, TOO_SLOW, admit, say_goodbye, until_first
+from .sessions import Owned
 
-router = APIRouter()
+router = APIRouter(tags=["controls"])
 
 _MOST_UNSENT = 256
 _MOST_UNSENT_REPLIES = _MOST_UNSENT // 2  # the rest is for events, which do not wait
@@ -88,3 +93,24 @@ class ControlsConnection:
         while not self._too_slow.is_set() and not self._unsent.empty():
             await self._socket.send_text(self._unsent.get_nowait())
         await self._socket.close(TOO_SLOW if self._too_slow.is_set() else GOING_AWAY)
+
+
+_MOST_MESSAGES = 64
+
+
+class Messages(
+    RootModel[dict[str, JsonValue] | Annotated[list[dict[str, JsonValue]], Field(max_length=_MOST_MESSAGES)]]
+):
+    """One message of the controls protocol, or several, oldest first."""
+
+
+@router.post("/sessions/{session_id}/actions", openapi_extra=json_body(Messages))
+async def act(request: Request, session: Owned) -> list[dict[str, Any]]:
+    """The same messages as over the WebSocket; the answer lists the replies to them."""
+    limit = runtime_of(request).config.max_body_bytes
+    body = await read_model(request, Messages, limit)
+    replies: list[dict[str, Any]] = []
+    for message in body.root if isinstance(body.root, list) else [body.root]:
+        replies += session.receive(message)
+        await asyncio.sleep(0)  # others have their turn
+    return replies

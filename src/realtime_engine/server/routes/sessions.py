@@ -7,14 +7,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
 
-from ..activity import Hold
-from ..asking import Refused, SessionOver
 from ..bodies import ActiveBody, ContextBody, json_body, read_model
 from ..problems import Problem
 from ..runtime import runtime_of
 from ..security import bearer, check_access, is_allowed_origin
-from ..session import DemoSession
-from ..sessions import over
+from ..sessions.engine_requests import Refused, SessionOver
+from ..sessions.registry import over
+from ..sessions.run_state import Hold
+from ..sessions.session import DemoSession
 
 router = APIRouter(tags=["sessions"])
 
