@@ -19,7 +19,7 @@ from realtime_engine.infra.offline import CapacityPoint, measure_capacity
 
 from .sessions import WALK
 
-_PATIENCE_S = 60.0
+_TIMEOUT_S = 60.0
 
 
 def live_points(engine: RealtimeInterface, demo: Demo, seconds: float, most: int) -> list[CapacityPoint]:
@@ -62,7 +62,7 @@ class Guests:
         self._tasks.append(asyncio.create_task(self._read(name, first)))
         self._inbox.put_nowait(Attach(name, {"seed": seed}))
         self._inbox.put_nowait(Action(name, WALK))
-        await asyncio.wait_for(first.wait(), _PATIENCE_S)
+        await asyncio.wait_for(first.wait(), _TIMEOUT_S)
         return self.moments[name][0] - began
 
     def leave(self, name: str) -> None:

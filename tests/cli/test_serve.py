@@ -10,7 +10,7 @@ import pytest
 
 from realtime_engine.client import RealtimeClient, UnreachableError
 
-from .support import PATIENCE_S, Command
+from .support import TIMEOUT_S, Command
 
 SLOW = """
 import threading
@@ -57,7 +57,7 @@ async def test_an_interrupt_ends_it_while_somebody_watches() -> None:
     with Command("serve", "maze", "--port", "0") as running:
         running.get("healthz")
         async with RealtimeClient.connect(running.url(), transport="mjpeg") as client:
-            await client.next_frame(PATIENCE_S)
+            await client.next_frame(TIMEOUT_S)
             assert await asyncio.to_thread(running.interrupt) == 0
         assert "Traceback" not in running.output
 
@@ -66,11 +66,11 @@ async def test_a_server_that_is_killed_cannot_be_reached() -> None:
     with Command("serve", "maze", "--port", "0") as running:
         running.get("healthz")
         async with RealtimeClient.connect(running.url(), transport="mjpeg") as client:
-            await client.next_frame(PATIENCE_S)
+            await client.next_frame(TIMEOUT_S)
             running.signal(signal.SIGKILL)
             with pytest.raises(UnreachableError):
                 while True:
-                    await client.next_frame(PATIENCE_S)
+                    await client.next_frame(TIMEOUT_S)
 
 
 def test_an_interrupt_ends_it_while_the_model_loads(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from realtime_engine.client.input import Hands
+from realtime_engine.client.input import InputState
 from realtime_engine.infra.controls import Controls, ControlState, KeyBinding
 from realtime_engine.testing import ManualClock
 
@@ -18,7 +18,7 @@ def receiver() -> ControlState:
 
 
 def test_keys_are_held_in_order_until_they_are_released() -> None:
-    hands, state = Hands(), receiver()
+    hands, state = InputState(), receiver()
     for _, text in (hands.press("Space"), hands.press("KeyW"), hands.release("Space")):
         assert state.receive(text) == []
     assert hands.keys == ("KeyW",) == state.window().keys
@@ -27,14 +27,14 @@ def test_keys_are_held_in_order_until_they_are_released() -> None:
 
 
 def test_a_repeated_press_or_release_is_no_edge() -> None:
-    hands, state = Hands(), receiver()
+    hands, state = InputState(), receiver()
     for _, text in (hands.press("KeyW"), hands.press("KeyW"), hands.release("KeyW"), hands.release("KeyW")):
         assert state.receive(text) == []
     assert [edge["kind"] for edge in state.take_edges()] == ["key_down", "key_up"]
 
 
 def test_a_tap_leaves_edges_only() -> None:
-    hands, state = Hands(), receiver()
+    hands, state = InputState(), receiver()
     hands.press("KeyW")
     state.receive(hands.tap("Space")[1])
     assert state.window().keys == ("KeyW",)
@@ -42,7 +42,7 @@ def test_a_tap_leaves_edges_only() -> None:
 
 
 def test_pointer_and_fields_arrive() -> None:
-    hands, state = Hands(), receiver()
+    hands, state = InputState(), receiver()
     assert state.receive(hands.move_pointer(3, -1.5)[1]) == []
     assert state.receive(hands.set_fields({"seed": 7})[1]) == []
     (edge,) = state.take_edges()
@@ -51,7 +51,7 @@ def test_pointer_and_fields_arrive() -> None:
 
 
 def test_messages_and_edges_are_numbered_from_0_and_the_window_knows_the_newest() -> None:
-    hands, state = Hands(), receiver()
+    hands, state = InputState(), receiver()
     sent = [hands.press("KeyW"), hands.tap("Space"), hands.move_pointer(1, 1)]
     assert [seq for seq, _ in sent] == [0, 1, 2]
     assert [json.loads(text)["seq"] for _, text in sent] == [0, 1, 2]
@@ -62,7 +62,7 @@ def test_messages_and_edges_are_numbered_from_0_and_the_window_knows_the_newest(
 
 
 def test_a_heartbeat_repeats_held_keys_and_pings() -> None:
-    hands, state = Hands(), receiver()
+    hands, state = InputState(), receiver()
     (ping,) = hands.heartbeat()
     assert json.loads(ping)["type"] == "ping"
     hands.press("KeyW")
@@ -74,7 +74,7 @@ def test_a_heartbeat_repeats_held_keys_and_pings() -> None:
 
 
 def test_own_messages_are_completed_and_counted() -> None:
-    hands, state = Hands(), receiver()
+    hands, state = InputState(), receiver()
     state.receive(hands.press("KeyW")[1])
     seq, text = hands.number({"type": "blur"})
     assert (seq, state.receive(text), state.window().keys) == (1, [], ())

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from realtime_engine.core.rows import SitOutBudget
+from realtime_engine.core.rows import EncodeSkipBudget
 
 
 def chunks_of(ticks: int, encode_steps: int) -> int:
     """A row whose value changes with every tick and whose encode takes ``encode_steps`` ticks."""
-    budget, chunks, left = SitOutBudget(), 0, 0
+    budget, chunks, left = EncodeSkipBudget(), 0, 0
     for _ in range(ticks):
         if left == 0 and budget.allows:
             left = encode_steps
@@ -31,7 +31,7 @@ def test_the_newest_value_still_gets_its_turn(encode_steps):
 
 
 def test_two_changes_in_a_row_are_encoded_at_once_and_a_third_waits():
-    budget = SitOutBudget()
+    budget = EncodeSkipBudget()
     for _ in range(2):
         assert budget.allows
         budget.sat_out()
@@ -39,7 +39,7 @@ def test_two_changes_in_a_row_are_encoded_at_once_and_a_third_waits():
 
 
 def test_a_row_that_runs_earns_it_back():
-    budget = SitOutBudget()
+    budget = EncodeSkipBudget()
     budget.sat_out()
     budget.sat_out()
     for _ in range(5):
@@ -49,7 +49,7 @@ def test_a_row_that_runs_earns_it_back():
 
 
 def test_a_long_rest_saves_no_more_than_two():
-    budget = SitOutBudget()
+    budget = EncodeSkipBudget()
     for _ in range(10_000):
         budget.produced()
     budget.sat_out()

@@ -4,7 +4,15 @@ import logging
 
 from realtime_engine.core.loglimit import LogLimiter
 from realtime_engine.core.messages import ActiveChanged, Attached
-from realtime_engine.core.session import NOTHING_APPLIED, Applied, HeldAnswers, Identities, Releases, Session, Trust
+from realtime_engine.core.session import (
+    NOTHING_APPLIED,
+    Applied,
+    FailureQuarantine,
+    Identities,
+    PendingDetaches,
+    PendingReplies,
+    Session,
+)
 from realtime_engine.testing import ManualClock
 
 
@@ -64,7 +72,7 @@ def test_a_new_epoch_keeps_the_pause_and_the_count_and_clears_the_rest():
 
 
 def test_a_session_that_failed_is_apart_until_one_clean_step():
-    trust = Trust()
+    trust = FailureQuarantine()
     assert not trust.apart
     trust.failed(1)
     assert trust.apart
@@ -73,7 +81,7 @@ def test_a_session_that_failed_is_apart_until_one_clean_step():
 
 
 def test_failures_in_a_row_are_counted_and_a_clean_step_clears_them():
-    trust = Trust()
+    trust = FailureQuarantine()
     for tick in range(3):
         trust.failed(tick)
     assert trust.failures_in_row == 3
@@ -81,7 +89,7 @@ def test_failures_in_a_row_are_counted_and_a_clean_step_clears_them():
     assert trust.failures_in_row == 0
 
 
-def clean_steps_until_trusted(trust: Trust) -> int:
+def clean_steps_until_trusted(trust: FailureQuarantine) -> int:
     steps = 0
     while trust.apart:
         trust.stepped_cleanly()
@@ -90,7 +98,7 @@ def clean_steps_until_trusted(trust: Trust) -> int:
 
 
 def test_each_relapse_doubles_the_time_apart_up_to_256():
-    trust, lengths = Trust(), []
+    trust, lengths = FailureQuarantine(), []
     for tick in range(12):
         trust.failed(tick)
         lengths.append(clean_steps_until_trusted(trust))
@@ -98,7 +106,7 @@ def test_each_relapse_doubles_the_time_apart_up_to_256():
 
 
 def test_a_relapse_is_forgiven_after_a_long_while():
-    trust = Trust()
+    trust = FailureQuarantine()
     for tick in range(5):
         trust.failed(tick)
         clean_steps_until_trusted(trust)
@@ -107,7 +115,7 @@ def test_a_relapse_is_forgiven_after_a_long_while():
 
 
 def test_ten_thousand_relapses_do_not_overflow():
-    trust = Trust()
+    trust = FailureQuarantine()
     for tick in range(10_000):
         trust.failed(tick)
         trust.stepped_cleanly()
@@ -131,8 +139,8 @@ class Engine:
             raise self.error
 
 
-def releases(engine: Engine) -> Releases:
-    return Releases(engine.detach, LogLimiter(logging.getLogger("test"), ManualClock()))
+def releases(engine: Engine) -> PendingDetaches:
+    return PendingDetaches(engine.detach, LogLimiter(logging.getLogger("test"), ManualClock()))
 
 
 def test_identities_count_epochs_and_go_on_with_sequence_numbers():
@@ -245,7 +253,7 @@ def test_one_stubborn_session_does_not_hold_up_another():
 
 
 def test_an_answer_comes_when_its_steps_have_passed():
-    answers = HeldAnswers()
+    answers = PendingReplies()
     paused, resumed = ActiveChanged("a", False, epoch=1), ActiveChanged("b", False, epoch=1)
     answers.hold(paused, 1)
     answers.hold(resumed, 2)
@@ -257,7 +265,7 @@ def test_an_answer_comes_when_its_steps_have_passed():
 
 
 def test_one_session_is_taken_out_in_its_order_and_the_others_stay():
-    answers = HeldAnswers()
+    answers = PendingReplies()
     first, other, second = ActiveChanged("a", False, epoch=1), Attached("b", epoch=1), ActiveChanged("a", True, epoch=1)
     for event in (first, other, second):
         answers.hold(event, 1)

@@ -8,7 +8,7 @@ import pytest
 
 from realtime_engine.infra.color import from_i420, to_i420
 from realtime_engine.infra.conversion import Converter
-from realtime_engine.infra.copy_stats import Copies, Copy
+from realtime_engine.infra.copy_stats import Copy, CopyStats
 from realtime_engine.infra.frame_format import LAYOUTS, to_frames
 
 from .fake_tensors import FakeTensors
@@ -76,7 +76,7 @@ def test_other_precisions_on_a_gpu(torch: FakeTensors, dtype: str) -> None:
 
 
 def test_one_and_a_half_bytes_per_pixel_cross_to_the_host(torch: FakeTensors) -> None:
-    copies = Copies()
+    copies = CopyStats()
     pictures = Converter("tchw", "zero_one", copies)(torch.on_device(values("tchw", "zero_one")))
     assert torch.to_host_bytes == 3 * 6 * 10 * 3 // 2
     assert copies.snapshot()[Copy.DEVICE_TO_HOST][:2] == (1, torch.to_host_bytes)
@@ -107,7 +107,7 @@ def test_no_frames_on_a_gpu_are_no_pictures(torch: FakeTensors) -> None:
 
 
 def test_an_array_is_not_copied_when_it_is_a_picture_already() -> None:
-    copies = Copies()
+    copies = CopyStats()
     convert = Converter("thwc", "uint8", copies)
     output = values("thwc", "uint8")
     assert convert.is_free(output)
@@ -118,7 +118,7 @@ def test_an_array_is_not_copied_when_it_is_a_picture_already() -> None:
 
 @pytest.mark.parametrize(("layout", "value_range"), [("tchw", "uint8"), ("thwc", "zero_one")])
 def test_other_arrays_are_copied_and_counted(layout: str, value_range: str) -> None:
-    copies = Copies()
+    copies = CopyStats()
     convert = Converter(layout, value_range, copies)
     output = values(layout, value_range)
     assert not convert.is_free(output)

@@ -192,7 +192,7 @@ def _ice_server(text: str) -> IceServer:
 
 _PREFIX = "field_"
 _FILE_MARK = "@"
-_MOST_IMAGE_BYTES = 8 * 2**20  # as the page allows
+_MAX_IMAGE_BYTES = 8 * 2**20  # as the page allows
 
 
 def field_parameters(model: type[BaseModel], config: type, options: type[BaseModel] | None) -> list[inspect.Parameter]:
@@ -253,7 +253,7 @@ def _data_url(source: str) -> str:
     path = local_path(source)
     load_image(path)  # which says in plain words what is wrong with it
     data = path.read_bytes()
-    if len(data) > _MOST_IMAGE_BYTES:
-        raise ValueError(f"{source} has {len(data)} bytes: a field takes a picture of {_MOST_IMAGE_BYTES} at most")
+    if len(data) > _MAX_IMAGE_BYTES:
+        raise ValueError(f"{source} has {len(data)} bytes: a field takes a picture of {_MAX_IMAGE_BYTES} at most")
     kind = mimetypes.guess_type(path.name)[0] or "image/png"
     return f"data:{kind};base64,{base64.b64encode(data).decode('ascii')}"

@@ -35,7 +35,7 @@ _FAILED = 1
 _DEFAULT_S = 10.0
 _TRACED = 10_000  # frames: of a longer run, the last
 _SESSION = "offline"
-_LONGEST_TEXT = 200
+_MAX_TEXT = 200
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ def _judge(difference: FilmDifference, config: RunConfig) -> str | None:
 
 
 def _stats(demo: Demo, config: RunConfig, run: _Run, options: BaseModel | None) -> dict[str, Any]:
-    fields = {name: value for name, value in run.replay.fields.items() if len(str(value)) <= _LONGEST_TEXT}
+    fields = {name: value for name, value in run.replay.fields.items() if len(str(value)) <= _MAX_TEXT}
     return {
         "demo": demo.name,
         "options": None if options is None else options.model_dump(mode="json"),

@@ -42,18 +42,18 @@ class ClientFrame:
 UNREAD_FRAMES = 8
 
 
-class LinkLost(Exception):
+class ConnectionLost(Exception):
     """The link is over, closed by this side or lost; the text says why."""
 
 
-class Link(Protocol):
-    """One way. When it is over, everything that waits raises :class:`LinkLost`, what has arrived first."""
+class ServerConnection(Protocol):
+    """One way. When it is over, everything that waits raises :class:`ConnectionLost`, what has arrived first."""
 
     async def open(self) -> None:
         """Connect. Errors: :class:`~realtime_engine.client.ClientError`."""
 
     def send(self, text: str) -> None:
-        """Send a message, in order and without waiting. Errors: :class:`LinkLost`."""
+        """Send a message, in order and without waiting. Errors: :class:`ConnectionLost`."""
 
     async def next_message(self) -> str:
         """The oldest unread message of the server."""

@@ -10,7 +10,7 @@ from typing import Any
 VERSION = 1
 
 
-class Hands:
+class InputState:
     """Numbers the messages and edges of one session, and knows which keys are held. Knows no transport."""
 
     def __init__(self) -> None:

@@ -9,33 +9,35 @@ import logging
 from collections import deque
 from typing import Any
 
-from .connection import ClientFrame, Link, LinkLost
+from .connection import ClientFrame, ConnectionLost, ServerConnection
 from .errors import ClientClosedError, ClientError, RefusedError, SessionEndedError, TransportError
-from .input import Hands
-from .rest import Place, Rest
+from .input import InputState
+from .rest import Rest, SessionGrant
 
 _log = logging.getLogger(__name__)
 
 _HEARTBEAT_S = 0.5
 _LAST_REQUESTS_S = 5.0
-_MOST_EVENTS = 1024
+_MAX_EVENTS = 1024
 
 
-class Stay:
+class ClientSession:
     """Reads what comes, shows that somebody is there, and finds out what the loss of the link means.
 
     It ends in one of two ways: closed by this side (:class:`ClientClosedError`) or lost (any other
     :class:`ClientError`); whoever waits is told which.
     """
 
-    def __init__(self, rest: Rest, place: Place, link: Link, hands: Hands, silence_s: float) -> None:
+    def __init__(
+        self, rest: Rest, place: SessionGrant, link: ServerConnection, hands: InputState, silence_s: float
+    ) -> None:
         self.rest = rest
         self.place = place
         self._link = link
         self._hands = hands
         self._silence_s = silence_s
         self._epoch = 0
-        self._events: deque[dict[str, Any]] = deque(maxlen=_MOST_EVENTS)
+        self._events: deque[dict[str, Any]] = deque(maxlen=_MAX_EVENTS)
         self._event_came = asyncio.Event()
         self._ending: ClientError | None = None
         self._over = asyncio.Event()
@@ -52,7 +54,7 @@ class Stay:
         self.check()
         try:
             self._link.send(text)
-        except LinkLost as lost:
+        except ConnectionLost as lost:
             raise TransportError(f"the connection was lost: {lost}") from lost
 
     def begin_epoch(self, epoch: int) -> None:
@@ -66,7 +68,7 @@ class Stay:
                 frame = await self._link.next_frame()
                 if frame.epoch is None or frame.epoch >= self._epoch:
                     return frame
-        except LinkLost as lost:
+        except ConnectionLost as lost:
             await self._over.wait()
             self.check()
             raise AssertionError("a stay that is over has an ending") from lost
@@ -91,7 +93,7 @@ class Stay:
         try:
             while True:
                 self._hear(await self._link.next_message())
-        except LinkLost as lost:
+        except ConnectionLost as lost:
             ending = await self._diagnose(str(lost))
             _log.debug("session %s is lost: %s", self.place.session_id, ending)
             await self._link.close()
@@ -105,7 +107,7 @@ class Stay:
             self._event_came.set()
 
     async def _beat(self) -> None:
-        with contextlib.suppress(LinkLost):  # the listener hears of it too
+        with contextlib.suppress(ConnectionLost):  # the listener hears of it too
             while _now_s() - self._heard_s < self._silence_s:
                 for text in self._hands.heartbeat():
                     self._link.send(text)
@@ -131,7 +133,7 @@ class Stay:
         self._event_came.set()
 
 
-async def give_back(rest: Rest, place: Place) -> None:
+async def give_back(rest: Rest, place: SessionGrant) -> None:
     """Give the place back, if the server is still there."""
     try:
         await rest.request("DELETE", place.links["self"], place=place, timeout=_LAST_REQUESTS_S)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from ..infra.webrtc import BadAnswerError, PeerClosedError, ReceivedFrame, WebRtcReceiver
-from .connection import UNREAD_FRAMES, ClientFrame, LinkLost
+from .connection import UNREAD_FRAMES, ClientFrame, ConnectionLost
 from .errors import TransportError
-from .rest import Place, Rest
+from .rest import Rest, SessionGrant
 
 
-class WebRtcLink:
-    """See :class:`~realtime_engine.client.connection.Link`."""
+class WebRtcConnection:
+    """See :class:`~realtime_engine.client.connection.ServerConnection`."""
 
-    def __init__(self, rest: Rest, place: Place) -> None:
+    def __init__(self, rest: Rest, place: SessionGrant) -> None:
         self._rest = rest
         self._place = place
         self._receiver = WebRtcReceiver(unread=UNREAD_FRAMES)
@@ -31,19 +31,19 @@ class WebRtcLink:
         try:
             self._receiver.send(text)
         except PeerClosedError as error:
-            raise LinkLost(str(error)) from error
+            raise ConnectionLost(str(error)) from error
 
     async def next_message(self) -> str:
         try:
             return await self._receiver.next_message()
         except PeerClosedError as error:
-            raise LinkLost(str(error)) from error
+            raise ConnectionLost(str(error)) from error
 
     async def next_frame(self) -> ClientFrame:
         try:
             return _frame(await self._receiver.next_frame())
         except PeerClosedError as error:
-            raise LinkLost(str(error)) from error
+            raise ConnectionLost(str(error)) from error
 
     async def close(self) -> None:
         await self._receiver.close()

@@ -17,12 +17,12 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
 from ..infra.mjpeg import parse_frame_id
-from .connection import UNREAD_FRAMES, ClientFrame, LinkLost
+from .connection import UNREAD_FRAMES, ClientFrame, ConnectionLost
 from .errors import TransportError
-from .rest import Place, Rest, bearer, refusal
+from .rest import Rest, SessionGrant, bearer, refusal
 
 _HEAD_END = b"\r\n\r\n"
-_MOST_HEAD_BYTES = 16 * 1024
+_MAX_HEAD_BYTES = 16 * 1024
 
 
 class MultipartReader:
@@ -44,8 +44,8 @@ class MultipartReader:
     def _next(self) -> tuple[Mapping[str, str], bytes] | None:
         end = self._buffer.find(_HEAD_END)
         if end < 0:
-            if len(self._buffer) > _MOST_HEAD_BYTES:
-                raise ValueError(f"no end of a part's headers within {_MOST_HEAD_BYTES} bytes: not a multipart stream")
+            if len(self._buffer) > _MAX_HEAD_BYTES:
+                raise ValueError(f"no end of a part's headers within {_MAX_HEAD_BYTES} bytes: not a multipart stream")
             return None
         headers = _parse_headers(self._buffer[:end].decode("latin-1"))
         try:
@@ -66,14 +66,14 @@ def _parse_headers(head: str) -> dict[str, str]:
     return {name.strip().lower(): value.strip() for name, colon, value in pairs if colon}
 
 
-_MOST_MESSAGES = 1024
+_MAX_MESSAGES = 1024
 _CLOSE_TIMEOUT_S = 2.0
 
 
-class SocketLink:
-    """See :class:`~realtime_engine.client.connection.Link`. ``pictures``: whether to read the MJPEG stream too."""
+class WebSocketConnection:
+    """Frames by Motion JPEG, controls by WebSocket. ``pictures``: whether to read the MJPEG stream too."""
 
-    def __init__(self, rest: Rest, place: Place, *, pictures: bool) -> None:
+    def __init__(self, rest: Rest, place: SessionGrant, *, pictures: bool) -> None:
         self._rest = rest
         self._place = place
         self._pictures = pictures
@@ -81,7 +81,7 @@ class SocketLink:
         self._stream: httpx.Response | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._frames: deque[ClientFrame] = deque(maxlen=UNREAD_FRAMES)
-        self._messages: deque[str] = deque(maxlen=_MOST_MESSAGES)
+        self._messages: deque[str] = deque(maxlen=_MAX_MESSAGES)
         self._outgoing: asyncio.Queue[str] = asyncio.Queue()
         self._lost: str | None = None
         self._change = asyncio.Event()
@@ -96,7 +96,7 @@ class SocketLink:
 
     def send(self, text: str) -> None:
         if self._lost is not None:
-            raise LinkLost(self._lost)
+            raise ConnectionLost(self._lost)
         self._outgoing.put_nowait(text)
 
     async def next_message(self) -> str:
@@ -175,7 +175,7 @@ class SocketLink:
     async def _until(self, condition: Callable[[], bool]) -> None:
         while not condition():
             if self._lost is not None:
-                raise LinkLost(self._lost)
+                raise ConnectionLost(self._lost)
             self._change.clear()
             await self._change.wait()
 

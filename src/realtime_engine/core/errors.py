@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .contract import StepResult
 
 
-_LONGEST = 4096  # characters of an error's text; it goes to everybody who watches
+_MAX = 4096  # characters of an error's text; it goes to everybody who watches
 
 
 class RealtimeEngineError(Exception):
@@ -84,7 +84,7 @@ def reason_of(error: BaseException) -> str:
     """The text of an error in one line that can be encoded and sent; empty when it has none. Never raises."""
     try:
         text = " ".join(str(error).split()).encode("utf-8", "backslashreplace").decode()
-        return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
+        return text if len(text) <= _MAX else text[:_MAX] + "..."
     except BaseException:  # an error of the model's own, whose text is an error too
         return "(its text could not be read)"
 

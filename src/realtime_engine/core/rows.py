@@ -13,11 +13,11 @@ from .stages import Stage, StageBatch
 
 _EARNED_PER_CHUNK = 1
 _PRICE_OF_SITTING_OUT = 5
-_MOST_SAVED = 2 * _PRICE_OF_SITTING_OUT
-_DEEPEST_DEBT = 60 * _PRICE_OF_SITTING_OUT
+_MAX_SAVED = 2 * _PRICE_OF_SITTING_OUT
+_MAX_DEBT = 60 * _PRICE_OF_SITTING_OUT
 
 
-class SitOutBudget:
+class EncodeSkipBudget:
     """Keeps a row whose heavy value never rests at five chunks for each step that it sits out.
 
     Each chunk earns a fifth of a step out, up to two saved ones, so a single change is encoded at once, and so is the
@@ -28,7 +28,7 @@ class SitOutBudget:
     __slots__ = ("_credit",)
 
     def __init__(self) -> None:
-        self._credit = _MOST_SAVED
+        self._credit = _MAX_SAVED
 
     @property
     def allows(self) -> bool:
@@ -37,15 +37,15 @@ class SitOutBudget:
 
     def produced(self) -> None:
         """The row made a chunk."""
-        if self._credit < _MOST_SAVED:
+        if self._credit < _MAX_SAVED:
             self._credit += _EARNED_PER_CHUNK
 
     def sat_out(self) -> None:
         """The row was left out of a step."""
-        self._credit = max(self._credit - _PRICE_OF_SITTING_OUT, -_DEEPEST_DEBT)
+        self._credit = max(self._credit - _PRICE_OF_SITTING_OUT, -_MAX_DEBT)
 
 
-_MOST_HELD_EVENTS = 4096
+_MAX_HELD_EVENTS = 4096
 
 
 class Row:
@@ -74,7 +74,7 @@ class Row:
         self.encode: Encode | None = None
         self.encode_failed = False  # the last one, so that it is tried again before the row goes on
         self.held_events: list[Any] = []  # edges that came while the row took no part
-        self.budget: SitOutBudget | None = None  # from the first heavy change on
+        self.budget: EncodeSkipBudget | None = None  # from the first heavy change on
 
     def with_held_events(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The conditioning of a step, with the edges that came before it."""
@@ -90,7 +90,7 @@ class Encode:
 
 
 @dataclass(eq=False, slots=True)
-class Choice:
+class StepPlan:
     """Who does what in one step. Nothing of it is final until HOT has ended well: then :meth:`commit`."""
 
     batch: StageBatch
@@ -108,7 +108,7 @@ class Choice:
                 row.budget.produced()
         for row, events in self.held:
             row.held_events.extend(events)
-            del row.held_events[:-_MOST_HELD_EVENTS]
+            del row.held_events[:-_MAX_HELD_EVENTS]
 
 
 class Encodes:

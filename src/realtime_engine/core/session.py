@@ -10,8 +10,8 @@ from .clock import NS_PER_S
 from .loglimit import LogLimiter
 from .messages import SessionEvent
 
-_MOST_EVENTS = 4096
-_LONGEST_PROBATION = 256
+_MAX_EVENTS = 4096
+_MAX_PROBATION = 256
 _FORGIVEN_AFTER = 1024
 
 
@@ -44,7 +44,7 @@ class Session:
         self.session_id = session_id
         self.seq = seq  # of the next chunk
         self.active = True
-        self.trust = Trust()
+        self.trust = FailureQuarantine()
         self.begin_epoch(context, epoch)
 
     def begin_epoch(self, context: Mapping[str, Any], epoch: int) -> None:
@@ -61,7 +61,7 @@ class Session:
         self.applied = applied
         if events:
             self.events.extend(events)
-            del self.events[:-_MOST_EVENTS]
+            del self.events[:-_MAX_EVENTS]
 
     def take_conditioning(self) -> dict[str, Any]:
         """A copy for one step, with the edges since the last one."""
@@ -72,7 +72,7 @@ class Session:
         return conditioning
 
 
-class Trust:
+class FailureQuarantine:
     """Whether a session may be stepped together with the others.
 
     One that failed is stepped apart until it has made one clean step. Each relapse doubles that, up to 256, so that a
@@ -99,7 +99,7 @@ class Trust:
             self._relapses += 1
         self._last_failure_tick = tick
         self.failures_in_row += 1
-        self._probation = min(1 << min(self._relapses, 16), _LONGEST_PROBATION)
+        self._probation = min(1 << min(self._relapses, 16), _MAX_PROBATION)
 
     def stepped_cleanly(self) -> None:
         self.failures_in_row = 0
@@ -107,10 +107,10 @@ class Trust:
             self._probation -= 1
 
 
-_MOST_IDENTITIES = 65_536
+_MAX_IDENTITIES = 65_536
 _FIRST_RETRY_NS = NS_PER_S // 10
-_MOST_ATTEMPTS = 8
-_MOST_HELD = 4096
+_MAX_ATTEMPTS = 8
+_MAX_HELD = 4096
 
 
 class Identities:
@@ -129,7 +129,7 @@ class Identities:
 
     def end(self, session_id: str, epoch: int, seq: int) -> None:
         self._left[session_id] = (epoch, seq)
-        if len(self._left) > _MOST_IDENTITIES:
+        if len(self._left) > _MAX_IDENTITIES:
             del self._left[next(iter(self._left))]
 
     def epoch(self, session_id: str) -> int:
@@ -137,7 +137,7 @@ class Identities:
         return self._left.get(session_id, (0, 0))[0]
 
 
-class Releases:
+class PendingDetaches:
     """Sessions that are over for their caller and that the engine would not let go of yet.
 
     ``release`` is tried at once and then again after 0.1, 0.2, 0.4 ... seconds, eight times in all. Of more than 4096
@@ -164,7 +164,7 @@ class Releases:
         self._held.pop(session_id, None)
         if error is not None:
             self._held[session_id] = (1, now_ns + _FIRST_RETRY_NS)
-            if len(self._held) > _MOST_HELD:
+            if len(self._held) > _MAX_HELD:
                 del self._held[next(iter(self._held))]
         return error
 
@@ -184,7 +184,7 @@ class Releases:
                 continue
             if self._try(session_id) is None:
                 del self._held[session_id]
-            elif attempts + 1 < _MOST_ATTEMPTS:
+            elif attempts + 1 < _MAX_ATTEMPTS:
                 self._held[session_id] = (attempts + 1, now_ns + (_FIRST_RETRY_NS << attempts))
             else:
                 self._held[session_id] = (
@@ -207,7 +207,7 @@ class _Held:
     steps: int
 
 
-class HeldAnswers:
+class PendingReplies:
     """Answers in the order in which they were given, each with the number of steps that it has to wait."""
 
     def __init__(self) -> None:

@@ -79,7 +79,7 @@ def check_i420(planes: Planes) -> None:
 _BT601 = (2, 5, 6)  # matrix coefficients of ITU-T H.273: unspecified, BT.470 BG, SMPTE 170M
 _UNSPECIFIED = 2
 _KNOWN = (0, 1, 4, 7, 9, *_BT601)  # what swscale converts; it refuses a frame of any other
-_MOST_PIXELS = 8192 * 8192
+_MAX_PIXELS = 8192 * 8192
 
 
 def fit(width: int, height: int, max_side: int) -> tuple[int, int]:
@@ -103,7 +103,7 @@ def to_rgb(image: av.VideoFrame, max_side: int) -> NDArray[np.uint8]:
     Raises:
         ValueError: the picture is too large to be meant.
     """
-    if image.width * image.height > _MOST_PIXELS:
+    if image.width * image.height > _MAX_PIXELS:
         raise ValueError(f"a picture of {image.width}x{image.height} is too large")
     width, height = fit(image.width, image.height, max_side)
     if image.colorspace not in _KNOWN:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .copy_stats import Copies, Copy
+from .copy_stats import Copy, CopyStats
 from .frame import Picture
 from .frame_format import check_format, check_tensor, to_frames
 from .tensors import TensorConverter, torch_of
@@ -26,7 +26,7 @@ class Converter:
         ValueError: an unknown layout or range.
     """
 
-    def __init__(self, layout: str = "thwc", value_range: str = "uint8", copies: Copies | None = None) -> None:
+    def __init__(self, layout: str = "thwc", value_range: str = "uint8", copies: CopyStats | None = None) -> None:
         check_format(layout, value_range)
         self._layout = layout
         self._value_range = value_range

@@ -32,7 +32,7 @@ class Tally(NamedTuple):
     ns: int = 0
 
 
-class Copies:
+class CopyStats:
     """Counts copies. May be used from any thread."""
 
     def __init__(self) -> None:

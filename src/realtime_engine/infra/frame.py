@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..core.messages import NO_STAMPS, Stamps
 from .color import from_i420, i420_shape, scale_i420, to_i420
-from .copy_stats import Copies, Copy
+from .copy_stats import Copy, CopyStats
 
 
 class Picture:
@@ -25,7 +25,7 @@ class Picture:
 
     __slots__ = ("_copies", "_lock", "_pixels", "_planes", "_scaled", "height", "width")
 
-    def __init__(self, pixels: NDArray[np.uint8], copies: Copies | None = None) -> None:
+    def __init__(self, pixels: NDArray[np.uint8], copies: CopyStats | None = None) -> None:
         self.height, self.width = int(pixels.shape[0]), int(pixels.shape[1])
         self._pixels: NDArray[np.uint8] | None = pixels
         self._planes: NDArray[np.uint8] | None = None
@@ -34,7 +34,9 @@ class Picture:
         self._lock = threading.Lock()
 
     @classmethod
-    def from_planes(cls, planes: NDArray[np.uint8], height: int, width: int, copies: Copies | None = None) -> Picture:
+    def from_planes(
+        cls, planes: NDArray[np.uint8], height: int, width: int, copies: CopyStats | None = None
+    ) -> Picture:
         """A picture of ``height`` x ``width`` out of its I420 planes, as of :func:`~.colour.to_i420`.
 
         Raises:
@@ -84,7 +86,7 @@ class Picture:
         return self._planes
 
 
-def _counted(copies: Copies | None, copy: Copy, size: int) -> AbstractContextManager[None]:
+def _counted(copies: CopyStats | None, copy: Copy, size: int) -> AbstractContextManager[None]:
     return nullcontext() if copies is None else copies.timed(copy, size)
 
 

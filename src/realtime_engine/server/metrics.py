@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 from ..core.clock import NS_PER_S
 from ..core.monitor import HistogramSnapshot
-from ..infra.copy_stats import Copies
+from ..infra.copy_stats import CopyStats
 from ..infra.telemetry.frame_latency import FrameTotals
 from ..infra.telemetry.server_stats import LoopMonitor
 from ..infra.telemetry.timing import WindowSnapshot
@@ -38,7 +38,7 @@ class Measured(NamedTuple):
 
     host: EngineHost
     loop: LoopMonitor
-    copies: Copies
+    copies: CopyStats
     sessions: Callable[[], Sessions | None]
     frames: FrameTotals
 
@@ -134,7 +134,7 @@ def _of_video(living: list[DemoSession], counts: Counts) -> Iterator[Metric]:
     yield from (watching, rates, encodes, keyframes, losses)
 
 
-def _of_copies(copies: Copies) -> Iterator[Metric]:
+def _of_copies(copies: CopyStats) -> Iterator[Metric]:
     texts = ("Times that pixels were copied or converted", "Bytes written by that", "Time that it took")
     totals = [
         CounterMetricFamily(PREFIX + name, text, labels=["copy"])

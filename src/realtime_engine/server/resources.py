@@ -9,7 +9,7 @@ from ..core.contract import EngineManifest
 from ..core.inbox import Inbox
 from ..core.outbox import Outbox
 from ..infra.control_log import ControlRecorder
-from ..infra.copy_stats import Copies
+from ..infra.copy_stats import CopyStats
 from ..infra.demo import Demo
 from ..infra.encoding import Encoders
 from ..infra.jpeg import JpegEncoder
@@ -19,7 +19,7 @@ from .config import ServerConfig
 
 
 @dataclass(frozen=True)
-class Equipment:
+class ServerResources:
     """The demo and its engine, and what encodes pictures: ``pool`` are the threads for that.
 
     ``copies`` counts what is copied on the way.
@@ -36,7 +36,7 @@ class Equipment:
     jpeg: JpegEncoder
     pool: Executor
     encoders: Encoders
-    copies: Copies
+    copies: CopyStats
     totals: FrameTotals
     recordings: RecordingStore | None
     recorder: ControlRecorder | None = None

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from starlette.requests import HTTPConnection
 
 from ..infra.control_log import ControlRecorder
-from ..infra.copy_stats import Copies
+from ..infra.copy_stats import CopyStats
 from ..infra.demo import Demo
 from ..infra.encoding import Encoders, choose_encoders
 from ..infra.jpeg import JpegEncoder
@@ -29,7 +29,7 @@ from .config import ServerConfig
 from .engine_host import EngineHost, EngineState
 from .metrics import Measured, Metrics
 from .problems import Problem
-from .resources import Equipment
+from .resources import ServerResources
 from .sessions.registry import Sessions
 from .sessions.session import DemoSession
 
@@ -57,7 +57,7 @@ class Runtime:
         self.route: Route | None = None
         self._sessions: Sessions | None = None
         self._jpeg = JpegEncoder(config.jpeg_quality)
-        self._copies = Copies()
+        self._copies = CopyStats()
         self.totals = FrameTotals(on_joined=SpanSender.exporting().send if config.otel else None)
         self.recordings = _store(config)
         self._encoders: Encoders
@@ -94,7 +94,7 @@ class Runtime:
         if host.manifest is None:
             raise Problem("loading", "The model is loading.", headers={"Retry-After": "1"})
         if self._sessions is None:
-            equipment = Equipment(
+            equipment = ServerResources(
                 self.demo,
                 self.config,
                 host.manifest,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from realtime_engine.core.streaming.fair_queue import MOST_DEBT, DeficitRoundRobin
+from realtime_engine.core.streaming.fair_queue import MAX_DEBT, DeficitRoundRobin
 
 
 class Member:
@@ -54,7 +54,7 @@ def test_one_long_turn_does_not_lock_a_member_out() -> None:
         turns.add(member)
     serve(turns, 60)
     members[0].balance -= 1000.0
-    assert members[0] in serve(turns, 3 * (MOST_DEBT + 2))
+    assert members[0] in serve(turns, 3 * (MAX_DEBT + 2))
 
 
 def test_costs_of_zero_come_to_an_end() -> None:

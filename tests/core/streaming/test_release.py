@@ -19,7 +19,7 @@ from .pipelines import chain
 STAGES = ("encode", "denoise", "decode")
 
 
-class Releases:
+class PendingDetaches:
     """A releaser, and what it has reported."""
 
     def __init__(self, restartable: bool = False, timeout: float = 5.0) -> None:
@@ -48,7 +48,7 @@ def three() -> list[ManualActor]:
 
 
 def test_a_stuck_stage_keeps_only_what_needs_it() -> None:
-    releases, stuck, fine = Releases(), three(), three()
+    releases, stuck, fine = PendingDetaches(), three(), three()
     stuck[0].closer_gate.clear()
     releases.releaser.release(session("stuck", stuck))
     other = three()
@@ -61,7 +61,7 @@ def test_a_stuck_stage_keeps_only_what_needs_it() -> None:
 
 
 def test_a_stage_that_takes_too_long_is_a_failure_and_the_others_go_on() -> None:
-    releases, actors = Releases(timeout=0.01), three()
+    releases, actors = PendingDetaches(timeout=0.01), three()
     actors[1].closer_gate.clear()
     releases.releaser.release(session("s", actors))
     error = releases.wait("s")
@@ -72,7 +72,7 @@ def test_a_stage_that_takes_too_long_is_a_failure_and_the_others_go_on() -> None
 
 @pytest.mark.parametrize("restartable", [True, False])
 def test_what_a_dead_actor_held_is_gone_if_it_is_replaced(restartable: bool) -> None:
-    releases, actors = Releases(restartable), three()
+    releases, actors = PendingDetaches(restartable), three()
     actors[1].die()
     releases.releaser.release(session("s", actors))
     error = releases.wait("s")
@@ -82,7 +82,7 @@ def test_what_a_dead_actor_held_is_gone_if_it_is_replaced(restartable: bool) -> 
 
 
 def test_a_late_session_is_released_after_the_close() -> None:
-    releases, actors = Releases(), three()
+    releases, actors = PendingDetaches(), three()
     releases.releaser.release(session("early", actors))
     assert releases.wait("early") is None
     releases.releaser.close()
@@ -99,7 +99,7 @@ class Bare(ManualActor):
 
 
 def test_actors_of_the_bare_protocol_are_released_too() -> None:
-    releases, actors = Releases(), [Bare({}) for _ in STAGES]
+    releases, actors = PendingDetaches(), [Bare({}) for _ in STAGES]
     releases.releaser.release(session("s", actors))
     assert releases.wait("s") is None and [len(actor.closings) for actor in actors] == [1, 1, 1]
     releases.releaser.close()

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from realtime_engine.infra.color import to_i420
-from realtime_engine.infra.copy_stats import Copies, Copy
+from realtime_engine.infra.copy_stats import Copy, CopyStats
 from realtime_engine.infra.encoding.base import Codec, PyavEncoder, VideoEncoder
 from realtime_engine.infra.encoding.factory import SOFTWARE_ENCODERS, probe
 from realtime_engine.infra.encoding.h264 import H264Encoder
@@ -166,7 +166,7 @@ def test_every_codec_has_its_encoder() -> None:
 
 @EVERY
 def test_copies_into_an_encoder_are_counted(kind: type[PyavEncoder]) -> None:
-    copies = Copies()
+    copies = CopyStats()
     encoder = kind(copies=copies)
     feed(encoder, picture(0, 64, 48))
     assert copies.snapshot()[Copy.ENCODER_INPUT].times == 0

@@ -9,7 +9,13 @@ import pytest
 from realtime_engine.core.messages import Stamps
 from realtime_engine.infra.frame import FrameId
 from realtime_engine.infra.telemetry import frame_latency as joining
-from realtime_engine.infra.telemetry.frame_latency import NS_PER_MS, FrameJoiner, FrameTotals, PageClock, PresentedFrame
+from realtime_engine.infra.telemetry.frame_latency import (
+    NS_PER_MS,
+    FrameLatencyTracker,
+    FrameTotals,
+    PageClock,
+    PresentedFrame,
+)
 from realtime_engine.infra.telemetry.timing import STAGES, FrameRecord, Milestone
 from realtime_engine.testing import ManualClock
 
@@ -25,7 +31,7 @@ class Session:
     def __init__(self) -> None:
         self.clock = ManualClock(round((START_MS + SHIFT_MS) * NS_PER_MS))
         self.totals = FrameTotals()
-        self.joiner = FrameJoiner(self.totals, self.clock)
+        self.joiner = FrameLatencyTracker(self.totals, self.clock)
         self.begun_ms = 0.0
 
     def ns(self, after_ms: float) -> int:

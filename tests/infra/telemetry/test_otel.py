@@ -7,7 +7,7 @@ import pytest
 
 from realtime_engine.core.messages import Stamps
 from realtime_engine.infra.frame import FrameId
-from realtime_engine.infra.telemetry.frame_latency import FrameJoiner, FrameTotals, PageClock, PresentedFrame
+from realtime_engine.infra.telemetry.frame_latency import FrameLatencyTracker, FrameTotals, PageClock, PresentedFrame
 from realtime_engine.infra.telemetry.otel import SpanSender
 from realtime_engine.infra.telemetry.timing import FrameRecord, Milestone
 from realtime_engine.testing import ManualClock
@@ -63,7 +63,7 @@ def test_a_frame_of_one_moment_is_no_span(exported) -> None:
 def test_each_joined_frame_is_sent(exported) -> None:
     provider, memory = exported
     clock = ManualClock(start_ns=20 * MS)
-    joiner = FrameJoiner(FrameTotals(on_joined=SpanSender(provider).send), clock)
+    joiner = FrameLatencyTracker(FrameTotals(on_joined=SpanSender(provider).send), clock)
     joiner.sent("desk", "webrtc", FRAME, paced_ns=8 * MS, encoded_ns=9 * MS, sent_ns=10 * MS)
     told = [PresentedFrame((2, 7, 0), None, None, 15.0), PresentedFrame((2, 99, 0), None, None, 15.0)]
     joiner.presented("desk", told, PageClock(0.0, 0.5))

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-from realtime_engine.infra.webcodecs import Flight, RateEstimate
+from realtime_engine.infra.webcodecs import InFlightWindow, RateEstimate
 
 MS = 1_000_000
 
 
-def flight_with(delay_ms: int) -> Flight:
+def flight_with(delay_ms: int) -> InFlightWindow:
     """A way that was seen to take ``delay_ms``, empty, at the time 0."""
-    flight = Flight(100 * MS, -1000 * MS)
+    flight = InFlightWindow(100 * MS, -1000 * MS)
     flight.send(0, 10, -delay_ms * MS)
     flight.acknowledge(0, 0)
     return flight
@@ -93,7 +93,7 @@ def test_no_more_bytes_are_on_their_way_than_a_link_takes_in_that_time() -> None
 
 
 def test_the_time_for_its_bytes_is_not_distance() -> None:
-    flight = Flight(100 * MS, 0)
+    flight = InFlightWindow(100 * MS, 0)
     flight.send(0, 25_000, 0)
     flight.acknowledge(0, 220 * MS)
     flight.rate.bits_per_s = 1_000_000

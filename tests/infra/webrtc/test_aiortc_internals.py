@@ -29,7 +29,7 @@ from realtime_engine.infra.webrtc.aiortc_internals import (
     hear_extension,
     starts_anew,
 )
-from realtime_engine.infra.webrtc.jitter_buffer import Picture
+from realtime_engine.infra.webrtc.jitter_buffer import EncodedPicture
 
 
 async def test_this_aiortc_has_every_private_name() -> None:
@@ -116,7 +116,7 @@ async def test_a_receiver_decodes_what_is_made_of_its_packets() -> None:
     receiver = connection.addTransceiver("video").receiver
     codec = SimpleNamespace(name="VP8")
     receiver._RTCRtpReceiver__codecs[96] = codec
-    pictures = [Picture(b"one", 2**32 - 90), Picture(b"two", 0), Picture(b"three", 90)]
+    pictures = [EncodedPicture(b"one", 2**32 - 90), EncodedPicture(b"two", 0), EncodedPicture(b"three", 90)]
     assert internals.reassemble(receiver, lambda name, packet: (pictures, name == "VP8"))
     stuck, last = receiver._RTCRtpReceiver__jitter_buffer.add(RtpPacket(payload_type=96))
     queued = [receiver._RTCRtpReceiver__decoder_queue.get_nowait() for _ in range(2)]

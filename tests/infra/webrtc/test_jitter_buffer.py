@@ -8,7 +8,7 @@ from aiortc.codecs import h264_depayload, vp8_depayload
 from realtime_engine.infra.color import to_i420
 from realtime_engine.infra.encoding.base import Codec
 from realtime_engine.infra.encoding.factory import SOFTWARE_ENCODERS
-from realtime_engine.infra.webrtc.jitter_buffer import Piece, Reassembly, Requests, begins_keyframe
+from realtime_engine.infra.webrtc.jitter_buffer import NackGenerator, Piece, Reassembly, begins_keyframe
 from realtime_engine.infra.webrtc.packetizer import PACKETISERS
 from realtime_engine.testing import ManualClock
 
@@ -130,7 +130,7 @@ class Bench:
         self.clock = ManualClock()
         self.needed_from = 0
         self._first = first
-        self._requests = Requests(self.clock, lambda number: (number - first) & 0xFFFF >= self.needed_from)
+        self._requests = NackGenerator(self.clock, lambda number: (number - first) & 0xFFFF >= self.needed_from)
 
     def hear(self, index: int) -> list[int]:
         """What is asked for when the packet comes that is ``index`` behind the first."""

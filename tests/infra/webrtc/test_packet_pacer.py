@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from realtime_engine.infra.webrtc.packet_pacer import BURST, Spread
+from realtime_engine.infra.webrtc.packet_pacer import BURST, PacketPacer
 from realtime_engine.testing import ManualClock
 
 MS = 1_000_000
@@ -11,7 +11,7 @@ MS = 1_000_000
 def dues(size: int, *, frame_s: float = 1 / 60, rate: int = 100_000, limit: int | None = None) -> list[float]:
     """When the packets of a frame are due, in milliseconds from its beginning."""
     clock = ManualClock(7_000_000_000)
-    spread = Spread(clock)
+    spread = PacketPacer(clock)
     spread.begin(size, frame_s=frame_s, rate=rate, limit=limit)
     begun_ns = clock.now_ns()
     return [(spread.due_ns(min(1200, size - sent)) - begun_ns) / MS for sent in range(0, size, 1200)]

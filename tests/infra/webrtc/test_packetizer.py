@@ -7,7 +7,7 @@ from aiortc.codecs import h264_depayload, vp8_depayload
 from realtime_engine.infra.color import to_i420
 from realtime_engine.infra.encoding.base import Codec
 from realtime_engine.infra.encoding.factory import SOFTWARE_ENCODERS
-from realtime_engine.infra.webrtc.packetizer import MOST_PAYLOAD, MTU, packetise_h264, packetise_vp8, split_annex_b
+from realtime_engine.infra.webrtc.packetizer import MAX_PAYLOAD, MTU, packetise_h264, packetise_vp8, split_annex_b
 
 from .support import picture
 
@@ -23,7 +23,7 @@ def annex_b(*units: bytes) -> bytes:
 
 
 def test_a_datagram_has_room_for_everything_around_a_payload() -> None:
-    assert MOST_PAYLOAD + 12 + 24 + 16 <= MTU == 1200
+    assert MAX_PAYLOAD + 12 + 24 + 16 <= MTU == 1200
 
 
 @pytest.mark.parametrize("size", [1, 99, 100, 101, 1000, 60_001])
@@ -69,7 +69,7 @@ def test_what_the_encoders_make_fits(codec: Codec) -> None:
     for number, pixels in enumerate((noise, picture(1, 640, 360))):
         (packet,) = encoder.encode(to_i420(pixels), at_ns=number * 33_000_000)
         payloads = packetise(bytes(packet))
-        assert max(len(payload) for payload in payloads) <= MOST_PAYLOAD
+        assert max(len(payload) for payload in payloads) <= MAX_PAYLOAD
         whole = b"".join(depayload(payload) for payload in payloads)
         expected = bytes(packet)
         if codec is Codec.H264:

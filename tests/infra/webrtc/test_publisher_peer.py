@@ -16,12 +16,12 @@ from realtime_engine.infra.webrtc import (
     BadOfferError,
     Patience,
     PeerClosedError,
-    Picture,
     PublisherEnd,
     PublisherPeer,
+    ReceivedPicture,
 )
 from realtime_engine.infra.webrtc import publisher_peer as ingest
-from realtime_engine.infra.webrtc.publisher_peer import Intake
+from realtime_engine.infra.webrtc.publisher_peer import FrameConverter
 
 from ...publisher import Paint, Publisher
 from .support import GatedExecutor, InlineExecutor, picture, psnr, until
@@ -39,7 +39,7 @@ class Received:
     """What a peer was told of one publisher."""
 
     def __init__(self) -> None:
-        self.pictures: list[Picture] = []
+        self.pictures: list[ReceivedPicture] = []
         self.ends: list[PublisherEnd] = []
 
     async def at_least(self, count: int) -> None:
@@ -182,9 +182,9 @@ def image(value: int) -> av.VideoFrame:
 
 class Running:
     def __init__(self, waiting: int, pool: InlineExecutor | GatedExecutor) -> None:
-        self.pictures: list[Picture] = []
+        self.pictures: list[ReceivedPicture] = []
         self.drops = 0
-        self.intake = Intake(waiting, 640, pool, self.pictures.append, self._drop)
+        self.intake = FrameConverter(waiting, 640, pool, self.pictures.append, self._drop)
 
     def _drop(self) -> None:
         self.drops += 1

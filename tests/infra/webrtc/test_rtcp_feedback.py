@@ -16,7 +16,7 @@ from aiortc.rtp import (
     pack_remb_fci,
 )
 
-from realtime_engine.infra.webrtc.rtcp_feedback import Feedback, SentPackets, Verdict, is_intra_request
+from realtime_engine.infra.webrtc.rtcp_feedback import Feedback, NackDecision, RetransmissionHistory, is_intra_request
 from realtime_engine.infra.webrtc.send_queue import Loss
 from realtime_engine.testing import ManualClock
 
@@ -49,7 +49,7 @@ def viewer() -> FakeViewer:
 
 @pytest.fixture
 def feedback(viewer: FakeViewer) -> Feedback:
-    sent = SentPackets(ManualClock())
+    sent = RetransmissionHistory(ManualClock())
     for number in range(200):
         sent.note(number)
     return Feedback(viewer, SSRC, sent, lambda report: report.dlsr or None)  # type: ignore[arg-type]
@@ -127,7 +127,7 @@ def test_without_knowledge_of_what_was_sent_requests_are_passed_on(viewer: FakeV
 class Bench:
     def __init__(self, first: int) -> None:
         self.clock = ManualClock()
-        self.sent = SentPackets(self.clock, kept=16)
+        self.sent = RetransmissionHistory(self.clock, kept=16)
         self._next = first
 
     def send(self, count: int, *, key: bool = False) -> list[int]:
@@ -147,48 +147,48 @@ def bench(request: pytest.FixtureRequest) -> Bench:
 
 def test_young_packets_are_sent_again(bench: Bench) -> None:
     numbers = bench.send(12)
-    assert bench.sent.judge(numbers[3:6]) == Verdict(numbers[3:6], False)
+    assert bench.sent.judge(numbers[3:6]) == NackDecision(numbers[3:6], False)
 
 
 @pytest.mark.parametrize(("round_trip_s", "way_s"), [(0.01, 0.04), (0.2, 0.2)])
 def test_a_packet_is_not_sent_again_while_it_may_be_on_its_way(bench: Bench, round_trip_s: float, way_s: float) -> None:
     numbers = bench.send(5)
     bench.sent.round_trip_s = round_trip_s
-    assert bench.sent.judge(numbers[:2]) == Verdict(numbers[:2], False)
+    assert bench.sent.judge(numbers[:2]) == NackDecision(numbers[:2], False)
     bench.clock.advance(0.9 * way_s)
-    assert bench.sent.judge(numbers[:3]) == Verdict(numbers[2:3], False)
+    assert bench.sent.judge(numbers[:3]) == NackDecision(numbers[2:3], False)
     bench.clock.advance(0.2 * way_s)
-    assert bench.sent.judge(numbers[:3]) == Verdict(numbers[:2], False)
+    assert bench.sent.judge(numbers[:3]) == NackDecision(numbers[:2], False)
 
 
 def test_packets_that_the_sender_has_forgotten_are_lost(bench: Bench) -> None:
     numbers = bench.send(17)
-    assert bench.sent.judge(numbers[1:3]) == Verdict(numbers[1:3], False)
-    assert bench.sent.judge(numbers[:3]) == Verdict([], True)
+    assert bench.sent.judge(numbers[1:3]) == NackDecision(numbers[1:3], False)
+    assert bench.sent.judge(numbers[:3]) == NackDecision([], True)
 
 
 def test_old_packets_are_lost_and_nothing_with_them_is_sent_again(bench: Bench) -> None:
     old = bench.send(2)
     bench.clock.advance(0.6)
     young = bench.send(2)
-    assert bench.sent.judge(young) == Verdict(young, False)
-    assert bench.sent.judge([*young, *old]) == Verdict([], True)
+    assert bench.sent.judge(young) == NackDecision(young, False)
+    assert bench.sent.judge([*young, *old]) == NackDecision([], True)
 
 
 def test_what_came_before_the_last_keyframe_is_of_no_use(bench: Bench) -> None:
     before = bench.send(20)
     key = bench.send(3, key=True)
     after = bench.send(3)
-    assert bench.sent.judge([*before, key[0], after[1]]) == Verdict([key[0], after[1]], False)
+    assert bench.sent.judge([*before, key[0], after[1]]) == NackDecision([key[0], after[1]], False)
     bench.clock.advance(1)
-    assert bench.sent.judge(before) == Verdict([], False)
-    assert bench.sent.judge(key) == Verdict([], True)
+    assert bench.sent.judge(before) == NackDecision([], False)
+    assert bench.sent.judge(key) == NackDecision([], True)
 
 
 def test_packets_that_were_never_sent_are_ignored(bench: Bench) -> None:
-    assert bench.sent.judge([5]) == Verdict([], False)
+    assert bench.sent.judge([5]) == NackDecision([], False)
     numbers = bench.send(2)
-    assert bench.sent.judge([(numbers[-1] + 1) & 0xFFFF]) == Verdict([], False)
+    assert bench.sent.judge([(numbers[-1] + 1) & 0xFFFF]) == NackDecision([], False)
 
 
 def test_a_packet_that_is_sent_again_is_not_new(bench: Bench) -> None:
@@ -200,15 +200,15 @@ def test_a_keyframe_of_long_ago_is_forgotten(bench: Bench) -> None:
     bench.send(1, key=True)
     for _ in range(4):
         numbers = bench.send(10_000)
-    assert bench.sent.judge(numbers[:1]) == Verdict([], True)
+    assert bench.sent.judge(numbers[:1]) == NackDecision([], True)
 
 
 def test_a_request_that_repeats_itself_is_answered_once(bench: Bench) -> None:
     numbers = bench.send(3)
-    assert bench.sent.judge(numbers * 1000) == Verdict(numbers, False)
-    assert bench.sent.judge(numbers) == Verdict([], False)
+    assert bench.sent.judge(numbers * 1000) == NackDecision(numbers, False)
+    assert bench.sent.judge(numbers) == NackDecision([], False)
     bench.clock.advance(0.04)
-    assert bench.sent.judge(numbers) == Verdict(numbers, False)
+    assert bench.sent.judge(numbers) == NackDecision(numbers, False)
 
 
 def test_no_packet_is_sent_again_without_an_end(bench: Bench) -> None:

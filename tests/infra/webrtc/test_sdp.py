@@ -12,12 +12,12 @@ from realtime_engine.infra.color import to_rgb
 from realtime_engine.infra.encoding.base import Codec
 from realtime_engine.infra.webrtc.errors import BadOfferError
 from realtime_engine.infra.webrtc.sdp import (
-    URI,
+    COLOURS_URI,
     Colours,
     find_color_extension,
     label,
     parse_offer,
-    parse_publication,
+    parse_publish_offer,
     read_colours,
 )
 
@@ -179,7 +179,7 @@ def numbers_in(sdp: str) -> list[int]:
 def test_an_offer_as_obs_makes_it_is_taken() -> None:
     audio = section("audio", "111", "0", "sendonly", *OPUS)
     video = section("video", "96", "1", "sendonly", *h264("profile-level-id=42e01f;packetization-mode=1"))
-    publication = parse_publication(offer(audio, video, bundle="0 1"))
+    publication = parse_publish_offer(offer(audio, video, bundle="0 1"))
     assert (publication.mid, publication.ufrag) == ("0", "abcd")
     assert OPUS[1] in publication.sdp, "only video is rewritten"
 
@@ -196,7 +196,7 @@ def test_an_offer_as_obs_makes_it_is_taken() -> None:
     ],
 )
 def test_every_profile_of_h264_is_taken_and_answered_with_itself(parameters: str) -> None:
-    publication = parse_publication(offer(section("video", "96", "0", "sendonly", *h264(parameters))))
+    publication = parse_publish_offer(offer(section("video", "96", "0", "sendonly", *h264(parameters))))
     (told,) = [line for line in publication.sdp.splitlines() if line.startswith("a=fmtp:96")]
     assert "42e01f" in told, "which aiortc knows"
     answer = "\r\n".join(["m=video 9 UDP/TLS/RTP/SAVPF 96", "a=rtpmap:96 H264/90000", told, "a=recvonly"])
@@ -206,7 +206,7 @@ def test_every_profile_of_h264_is_taken_and_answered_with_itself(parameters: str
 
 def test_formats_that_aiortc_would_misnumber_are_left_out() -> None:
     lines = [*h264("packetization-mode=1", first=39), "a=rtpmap:97 VP8/90000", *h264(HIGH, first=98)]
-    publication = parse_publication(offer(section("video", "39 97 98", "0", "sendonly", *lines)))
+    publication = parse_publish_offer(offer(section("video", "39 97 98", "0", "sendonly", *lines)))
     assert numbers_in(publication.sdp) == [97, 98]
     assert not [line for line in publication.sdp.splitlines() if ":39 " in line]
 
@@ -229,7 +229,7 @@ def test_formats_that_aiortc_would_misnumber_are_left_out() -> None:
 )
 def test_what_cannot_be_taken_is_said(sdp: str, text: str) -> None:
     with pytest.raises(BadOfferError, match=text):
-        parse_publication(sdp)
+        parse_publish_offer(sdp)
 
 
 FULL_709 = Colours(1, ColorRange.JPEG)
@@ -273,7 +273,7 @@ def test_what_the_stream_says_itself_counts() -> None:
     assert image.colorspace == 6 and image.color_range == ColorRange.UNSPECIFIED
 
 
-@pytest.mark.parametrize(("line", "number"), [(f"a=extmap:8 {URI}\r\n", 8), ("", None)])
+@pytest.mark.parametrize(("line", "number"), [(f"a=extmap:8 {COLOURS_URI}\r\n", 8), ("", None)])
 def test_its_number_is_found(line: str, number: int | None) -> None:
     text = f"v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\nm=video 9 UDP/TLS/RTP/SAVPF 96\r\na=mid:0\r\n{line}"
     assert find_color_extension(SessionDescription.parse(text).media[0]) == number

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from realtime_engine.integrations.compare.overlay import DREAM_INK, INK, TRUE_INK, Diptych, Plan, Stamp, glyphs, label
+from realtime_engine.integrations.compare.overlay import DREAM_INK, INK, TRUE_INK, Diptych, Plan, Sprite, glyphs, label
 from realtime_engine.integrations.dream.level import SIDE, THEMES, level, theme_of
 
 
@@ -24,7 +24,7 @@ def test_a_stamp_lies_over_a_frame(at: tuple[int, int]) -> None:
             mixed = wanted[top + y, left + x] * (1 - share) + picture[y, x, :3] * share
             wanted[top + y, left + x] = np.floor(mixed + 0.5)
             inside[top + y, left + x] = True
-    Stamp(picture).press(frame, top, left)
+    Sprite(picture).press(frame, top, left)
     assert np.abs(frame.astype(int) - wanted).max() <= 1
     assert np.array_equal(frame[~inside], wanted[~inside])
 
@@ -33,7 +33,7 @@ def test_clear_and_opaque_are_exact() -> None:
     frame = noise(4, 4, 3)
     before, picture = frame.copy(), noise(4, 4, 4)
     picture[..., 3] = np.array([0, 255, 0, 255])[:, None]
-    Stamp(picture).press(frame, 0, 0)
+    Sprite(picture).press(frame, 0, 0)
     assert np.array_equal(frame[::2], before[::2])
     assert np.array_equal(frame[1::2], picture[1::2, :, :3])
 

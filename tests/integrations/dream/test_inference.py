@@ -10,7 +10,15 @@ import pytest
 import torch
 
 from realtime_engine.integrations.dream import inference as dream_eyes
-from realtime_engine.integrations.dream.inference import Astray, Chunks, Dreamer, Eyes, State, dream_noise, enlarge
+from realtime_engine.integrations.dream.inference import (
+    Astray,
+    Chunks,
+    Dreamer,
+    PictureEncoder,
+    State,
+    dream_noise,
+    enlarge,
+)
 from realtime_engine.integrations.dream.inputs import seed_picture
 from realtime_engine.integrations.dream.level import CONTROLS, HEIGHT, SIDE, THEMES, WIDTH, TrueView, first_visitor
 from realtime_engine.integrations.dream.network import DreamSizes, DreamWorld, Encoder
@@ -134,17 +142,19 @@ def weights(tmp_path: Path) -> WatchedWeights:
 
 
 @pytest.fixture
-def eyes(weights: WatchedWeights) -> Eyes:
-    return Eyes(weights, weights.world(CPU).field, CPU)
+def eyes(weights: WatchedWeights) -> PictureEncoder:
+    return PictureEncoder(weights, weights.world(CPU).field, CPU)
 
 
-def test_the_encoder_is_gone_after_a_look(eyes: Eyes, weights: WatchedWeights) -> None:
+def test_the_encoder_is_gone_after_a_look(eyes: PictureEncoder, weights: WatchedWeights) -> None:
     (seen,) = eyes.look([seed_picture(1, "day")])
     assert seen.place.shape == (4,) and seen.code.shape == (weights.sizes.code,)
     assert seen.place.device == CPU and not weights.encoders
 
 
-def test_what_was_seen_is_kept_and_no_more_than_a_bit_of_it(eyes: Eyes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_seen_is_kept_and_no_more_than_a_bit_of_it(
+    eyes: PictureEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     eyes.codes_of(THEMES)
     eyes.codes_of([*THEMES, "day"])
     assert eyes._lifecycle.loads == 1
@@ -180,6 +190,6 @@ def test_a_picture_of_something_else_is_not_taken_to_be_from_beyond_the_level(tm
         network.encoder.place[2].bias[:2] = far
     save(tmp_path / "far.safetensors", network, {})
     weights = Weights(tmp_path / "far.safetensors")
-    (seen,) = Eyes(weights, weights.world(CPU).field, CPU).look([seed_picture(1, "day")])
+    (seen,) = PictureEncoder(weights, weights.world(CPU).field, CPU).look([seed_picture(1, "day")])
     assert ((seen.place[:2] >= 1) & (seen.place[:2] <= SIDE - 1)).all()
     assert seen.place[2:].norm() == pytest.approx(1, abs=1e-5)

@@ -24,7 +24,7 @@ from realtime_engine.testing.conformance import CHECKS
 from .conftest import Dreams
 from .players import Frames, Table, context_of, differences, name_of, told
 
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 
 
 def people_come_and_go(table: Table, seed: int) -> Table:
@@ -99,7 +99,7 @@ async def dream_at_once(engine: StreamingEngine, players: dict[int, int], cancel
     async def read(name: str) -> list[Frames]:
         return [output.value async for output in engine.pipeline.outputs(name)]
 
-    seen = await asyncio.wait_for(asyncio.gather(*(play(*item) for item in players.items())), PATIENCE_S)
+    seen = await asyncio.wait_for(asyncio.gather(*(play(*item) for item in players.items())), TIMEOUT_S)
     return dict(zip(players, seen, strict=True))
 
 

@@ -31,7 +31,7 @@ from realtime_engine.testing import EngineCase, check_engine
 
 SIZE = {"width": 96, "height": 64}
 AT_ONCE = {"encode_ms": 0.0, "denoise_ms": 0.0, "decode_ms": 0.0}
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 
 
 def conditioning(index: int, step: int) -> dict[str, Any]:
@@ -128,15 +128,15 @@ async def test_people_come_and_go_while_it_is_served(make: Makers) -> None:
         with outbox.session(f"visitor-{life}") as reader:
             inbox.put_nowait(Attach(f"visitor-{life}", {"seed": life % 2}))
             inbox.put_nowait(Action(f"visitor-{life}", {"forward": 1.0}, action_id="walk"))
-            assert isinstance(await asyncio.wait_for(reader.get(), PATIENCE_S), Attached)
+            assert isinstance(await asyncio.wait_for(reader.get(), TIMEOUT_S), Attached)
             chunks = []
             while not chunks or chunks[-1].action_id != "walk":
-                item = await asyncio.wait_for(reader.get(), PATIENCE_S)
+                item = await asyncio.wait_for(reader.get(), TIMEOUT_S)
                 assert isinstance(item, Chunk)
                 chunks.append(item)
             assert {chunk.output.shape for chunk in chunks} == {(2, 64, 96, 3)}
             inbox.put_nowait(Detach(f"visitor-{life}"))
             while not isinstance(item, Detached):
-                item = await asyncio.wait_for(reader.get(), PATIENCE_S)
+                item = await asyncio.wait_for(reader.get(), TIMEOUT_S)
     stop.set()
-    await asyncio.wait_for(serving, PATIENCE_S)
+    await asyncio.wait_for(serving, TIMEOUT_S)

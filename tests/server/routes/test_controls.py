@@ -212,7 +212,7 @@ async def test_replies_wait_for_a_client_that_reads() -> None:
 
 
 async def test_a_client_that_takes_no_replies_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("realtime_engine.server.routes.controls._PATIENCE_S", 0.05)
+    monkeypatch.setattr("realtime_engine.server.routes.controls._TIMEOUT_S", 0.05)
     async with in_process() as served:
         session = served.session(await served.take())
         socket = Flood("{", 10_000)

@@ -355,7 +355,7 @@ class Stuck:
 
 
 async def test_a_client_that_takes_nothing_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("realtime_engine.infra.webcodecs.feed._PATIENCE_NS", 50_000_000)
+    monkeypatch.setattr("realtime_engine.infra.webcodecs.feed._TIMEOUT_NS", 50_000_000)
     async with in_process() as served:
         session = served.session(await served.take())
         socket = Stuck()

@@ -6,7 +6,7 @@ from realtime_engine import Action, Inbox
 from realtime_engine.infra.controls import ControlState
 from realtime_engine.infra.controls.schema import PresentedMessage
 from realtime_engine.infra.video_input import VideoBuffer, VideoInput
-from realtime_engine.server.sessions.controls import Steering
+from realtime_engine.server.sessions.controls import SessionControls
 from realtime_engine.testing import ManualClock
 
 from ..support import CONTROLS, message, paint_demo
@@ -15,7 +15,7 @@ FRAME = {"epoch": 1, "seq": 2, "index": 0, "presented": 5.5}
 
 
 class Desk:
-    """Steering with both its ends laid open."""
+    """SessionControls with both its ends laid open."""
 
     def __init__(
         self, clock: ManualClock | None = None, put: Any = None, video: VideoBuffer | None = None, **demo: Any
@@ -25,7 +25,7 @@ class Desk:
         self.heard = 0
         self.presented: list[PresentedMessage] = []
         state = ControlState(CONTROLS, clock) if clock is not None else ControlState(CONTROLS)
-        self.steering = Steering(
+        self.steering = SessionControls(
             paint_demo(**demo),
             "s",
             state,

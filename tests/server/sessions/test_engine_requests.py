@@ -4,12 +4,12 @@ import pytest
 
 from realtime_engine.core.messages import Attach, Detach, InboxMsg, Reset
 from realtime_engine.server.problems import Problem
-from realtime_engine.server.sessions.engine_requests import Asking, Refused, SessionOver, resolve
+from realtime_engine.server.sessions.engine_requests import EngineRequests, Refused, SessionOver, resolve
 
 
 async def test_an_answer_is_waited_for_and_may_come_later() -> None:
     put: list[InboxMsg] = []
-    asking = Asking(put.append, 0.01)
+    asking = EngineRequests(put.append, 0.01)
     await asking.answer(asking.reset)  # nothing was asked for
     asking.ask(Reset("s", {}))
     with pytest.raises(Problem, match="at one step for long"):
@@ -21,7 +21,7 @@ async def test_an_answer_is_waited_for_and_may_come_later() -> None:
 
 
 async def test_a_refusal_is_raised_for_whoever_waits_for_the_answer() -> None:
-    asking = Asking(lambda message: None, 1)
+    asking = EngineRequests(lambda message: None, 1)
     asking.ask(Attach("s", {}))
     asking.ask(Detach("s"))
     resolve(asking.attached, Refused("no room"))
@@ -31,7 +31,7 @@ async def test_a_refusal_is_raised_for_whoever_waits_for_the_answer() -> None:
 
 
 async def test_the_end_of_the_session_answers_everything() -> None:
-    asking = Asking(lambda message: None, 1)
+    asking = EngineRequests(lambda message: None, 1)
     asking.ask(Attach("s", {}))
     asking.ask(Reset("s", {}))
     asking.give_up()

@@ -1,13 +1,13 @@
 from realtime_engine.core.clock import NS_PER_S
-from realtime_engine.server.sessions.idle_timeout import Attention
+from realtime_engine.server.sessions.idle_timeout import IdleTracker
 
 
 def seconds(value: float) -> int:
     return round(value * NS_PER_S)
 
 
-def attention() -> Attention:
-    return Attention(seconds(100), grace_s=2, timeout_s=30)
+def attention() -> IdleTracker:
+    return IdleTracker(seconds(100), grace_s=2, timeout_s=30)
 
 
 def test_a_new_session_is_shown_for_a_while_and_then_waits_for_somebody() -> None:
@@ -54,7 +54,7 @@ def test_every_change_is_foretold() -> None:
 
 
 def test_no_grace_and_a_short_timeout() -> None:
-    hasty = Attention(0, grace_s=0, timeout_s=1)
+    hasty = IdleTracker(0, grace_s=0, timeout_s=1)
     assert not hasty.wants_frames(0) and hasty.next_change_ns(0) == seconds(1)
-    late = Attention(0, grace_s=5, timeout_s=1)
+    late = IdleTracker(0, grace_s=5, timeout_s=1)
     assert late.next_change_ns(0) == seconds(1)

@@ -1,11 +1,11 @@
 import json
 
-from realtime_engine.server.sessions.peers import Clients
+from realtime_engine.server.sessions.peers import ControlConnections
 
 
 def test_all_are_told_and_only_the_last_to_leave_counts() -> None:
     left: list[str] = []
-    clients = Clients(lambda: left.append("last"))
+    clients = ControlConnections(lambda: left.append("last"))
     heard: dict[str, list[str]] = {"a": [], "b": []}
     for name, texts in heard.items():
         clients.join(name, texts.append)

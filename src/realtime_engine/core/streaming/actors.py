@@ -26,7 +26,7 @@ from .types import (
 
 __all__ = [
     "BatchedStageActor",
-    "Errand",
+    "Task",
     "LocalStageActor",
     "Message",
     "SessionCloser",
@@ -53,7 +53,7 @@ class Work:
         self.answered = False
 
 
-class Errand:
+class Task:
     """Something other than an invocation that is done on the actor's thread, in its turn."""
 
     __slots__ = ("run", "future")
@@ -63,7 +63,7 @@ class Errand:
         self.future: Future[None] = Future()
 
 
-Message = Work | Errand | None  # ``None`` ends the thread
+Message = Work | Task | None  # ``None`` ends the thread
 
 
 class ThreadActor(abc.ABC):
@@ -127,7 +127,7 @@ class ThreadActor(abc.ABC):
             StreamingActorFailedError: it is closed.
         """
         with self._lock:
-            reached = self._send(Errand(lambda: None))
+            reached = self._send(Task(lambda: None))
         self._await(reached, timeout, f"actor {self._name!r} has not worked off its mailbox")
 
     def close_session(
@@ -147,7 +147,7 @@ class ThreadActor(abc.ABC):
             closed = self._closing.get(context)
             if closed is None:
                 run = (lambda: None) if closer is None else (lambda: closer(context, reason))
-                closed = self._closing[context] = self._send(Errand(run))
+                closed = self._closing[context] = self._send(Task(run))
                 closed.add_done_callback(lambda _: self._forget_closing(context))
         self._await(closed, timeout, f"actor {self._name!r} has not let go of {context}")
 
@@ -173,7 +173,7 @@ class ThreadActor(abc.ABC):
         if self._state is StreamingActorState.FAILED:
             raise StreamingActorFailedError(f"{self._name!r} has failed: {self._failure_reason}")
 
-    def _send(self, errand: Errand) -> Future[None]:
+    def _send(self, errand: Task) -> Future[None]:
         if self._state is StreamingActorState.CLOSED:
             raise StreamingActorFailedError(f"{self._name!r} is closed")
         self._mailbox.put(errand)
@@ -218,7 +218,7 @@ class ThreadActor(abc.ABC):
             return False
         if self._abandoned:
             self._refuse(message, StreamingActorFailedError(f"{self._name!r} is closed"))
-        elif isinstance(message, Errand):
+        elif isinstance(message, Task):
             self._run_errand(message)
         elif self._failure_reason is not None:
             self._refuse(message, StreamingActorFailedError(f"{self._name!r} has failed: {self._failure_reason}"))
@@ -227,7 +227,7 @@ class ThreadActor(abc.ABC):
             self._in_service = ()
         return True
 
-    def _run_errand(self, errand: Errand) -> None:
+    def _run_errand(self, errand: Task) -> None:
         try:
             errand.run()
         except BaseException as error:  # goes to the one who waits
@@ -288,7 +288,7 @@ class ThreadActor(abc.ABC):
             return True
 
     def _refuse(self, message: Message, error: StreamingActorFailedError) -> None:
-        if isinstance(message, Errand):
+        if isinstance(message, Task):
             self._settle(message.future, None, error)
         elif message is not None and self._claim(message) and message.future.set_running_or_notify_cancel():
             self._settle(message.future, None, error)

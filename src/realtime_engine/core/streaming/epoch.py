@@ -17,11 +17,21 @@ if TYPE_CHECKING:
     from .orchestrator import StreamingPipelineOrchestrator
     from .types import StreamingOutput
 
-__all__ = ["AppliedAction", "ChunkRequest", "Controls", "FinishedChunk", "Inputs", "Life", "Ports", "T", "mapped"]
+__all__ = [
+    "AppliedAction",
+    "ChunkRequest",
+    "Controls",
+    "FinishedChunk",
+    "Inputs",
+    "SessionEpoch",
+    "Ports",
+    "T",
+    "mapped",
+]
 
 
-_MOST_EVENTS = 4096
-_MOST_VERSIONS = 4096
+_MAX_EVENTS = 4096
+_MAX_VERSIONS = 4096
 
 
 class AppliedAction(NamedTuple):
@@ -42,7 +52,7 @@ class PlayerInput:
         self.context = context
         self._lock = threading.Lock()
         self._conditioning: Mapping[str, Any] = {}
-        self._events: deque[Any] = deque(maxlen=_MOST_EVENTS)
+        self._events: deque[Any] = deque(maxlen=_MAX_EVENTS)
         self._applied = NO_ACTION
 
     def apply(self, conditioning: Mapping[str, Any], events: Collection[Any], applied: AppliedAction) -> None:
@@ -129,7 +139,7 @@ class ControlHistory:
 
     def __init__(self, names: Collection[str]) -> None:
         self._versions: dict[str, deque[tuple[int, AppliedAction]]] = {
-            name: deque(((0, NO_ACTION),), maxlen=_MOST_VERSIONS) for name in names
+            name: deque(((0, NO_ACTION),), maxlen=_MAX_VERSIONS) for name in names
         }
 
     def applied(self, action: AppliedAction, versions: Mapping[str, int]) -> None:
@@ -186,7 +196,7 @@ class FinishedChunk(NamedTuple):
     stamps: Stamps
 
 
-class Life:
+class SessionEpoch:
     """Feeds one epoch of a session, and says of which action each chunk tells. Used by one thread at a time."""
 
     def __init__(

@@ -7,8 +7,8 @@ from typing import Generic, Protocol, TypeVar
 
 SMOOTHING = 1 / 16
 QUANTUM_SHARE = 0.25  # of the mean cost: what costs less than a quantum falls behind, as it has one turn a round
-MOST_DEBT = 32  # quanta: one long chunk must not lock a session out
-LEAST_QUANTUM = 1e-9
+MAX_DEBT = 32  # quanta: one long chunk must not lock a session out
+MIN_QUANTUM = 1e-9
 
 
 class Account(Protocol):
@@ -26,14 +26,14 @@ class DeficitRoundRobin(Generic[A]):
     Deficit round-robin (Shreedhar and Varghese, 1995) in the form that charges after the service, since a chunk's cost
     is only known then: a member is served while its balance is positive, and every visit while it is not adds a
     quantum, which is a part of the mean cost. Chunks of equal cost make it a plain round-robin. A turn takes constant
-    time on average: a service causes at most ``MOST_DEBT`` visits.
+    time on average: a service causes at most ``MAX_DEBT`` visits.
     """
 
     __slots__ = ("_line", "quantum")
 
     def __init__(self) -> None:
         self._line: OrderedDict[A, None] = OrderedDict()
-        self.quantum = LEAST_QUANTUM
+        self.quantum = MIN_QUANTUM
 
     def __len__(self) -> int:
         return len(self._line)
@@ -52,7 +52,7 @@ class DeficitRoundRobin(Generic[A]):
         while True:
             member, _ = line.popitem(last=False)
             if member.balance <= 0:
-                member.balance = max(member.balance, -MOST_DEBT * quantum) + quantum
+                member.balance = max(member.balance, -MAX_DEBT * quantum) + quantum
                 if member.balance <= 0 and line:
                     line[member] = None
                     continue
@@ -60,5 +60,5 @@ class DeficitRoundRobin(Generic[A]):
 
     def charge(self, member: A, cost: float) -> None:
         """What its turn has cost, in seconds."""
-        self.quantum = max(self.quantum + (cost * QUANTUM_SHARE - self.quantum) * SMOOTHING, LEAST_QUANTUM)
+        self.quantum = max(self.quantum + (cost * QUANTUM_SHARE - self.quantum) * SMOOTHING, MIN_QUANTUM)
         member.balance = min(member.balance - cost, self.quantum)

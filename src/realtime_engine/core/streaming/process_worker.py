@@ -168,7 +168,7 @@ def unpack_error(content: bytes) -> BaseException:
 SHARED_MEMORY_PREFIX = "rte_"
 """Of the names of pieces of shared memory; the number of the process that made them follows."""
 
-_DEATH_PATIENCE_S = 5.0  # for a process that was killed
+_DEATH_TIMEOUT_S = 5.0  # for a process that was killed
 
 
 class ProcessWorker:
@@ -250,7 +250,7 @@ class ProcessWorker:
                 self._connection.send_bytes(request)
                 kind, content = self._receive(None)
             except (EOFError, OSError):
-                self._process.join(_DEATH_PATIENCE_S)
+                self._process.join(_DEATH_TIMEOUT_S)
                 raise self._lost() from None
             except BaseException:  # an interrupt: the next answer would be this call's
                 self._failure = f"a call of {method!r} was interrupted"
@@ -328,7 +328,7 @@ class ProcessWorker:
             except _NotInTime:
                 raise TimeoutError(f"{self._name!r} was not ready within {timeout} s") from None
             except (EOFError, OSError):
-                self._process.join(_DEATH_PATIENCE_S)
+                self._process.join(_DEATH_TIMEOUT_S)
                 raise self._lost() from None
             if kind != awaited:
                 raise unpack_error(content)
@@ -348,7 +348,7 @@ class ProcessWorker:
         if self._process.pid is not None:
             if self._process.is_alive():
                 self._process.kill()
-            self._process.join(_DEATH_PATIENCE_S)
+            self._process.join(_DEATH_TIMEOUT_S)
         self._connection.close()
         self._segments.close()
 

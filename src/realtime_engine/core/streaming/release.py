@@ -27,7 +27,7 @@ class ReleaseJob:
 
 
 class SessionReleaser:
-    """Releases sessions stage by stage, the last stage first, each stage once.
+    """PendingDetaches sessions stage by stage, the last stage first, each stage once.
 
     Every stage has a thread of its own for this, started when it is first needed, so that a stage whose handler is
     stuck keeps only the sessions that it has to release itself.

@@ -40,7 +40,7 @@ class ResourceGroup:
         return [i for i in self.stages if i > index] + [i for i in self.stages if i <= index]
 
 
-class StageDesk:
+class StageQueue:
     """Where sessions wait for a stage."""
 
     __slots__ = ("table", "lane", "group", "turns", "freed")
@@ -114,12 +114,12 @@ class Scheduler:
         self._requests = 0
         self._due: deque[int] = deque()  # stages that may be able to take something
 
-    def _desk(self, table: StageTable, lane: ActorLane) -> StageDesk:
+    def _desk(self, table: StageTable, lane: ActorLane) -> StageQueue:
         if table.spec.resource_group is None:
-            return StageDesk(table, lane, None)
+            return StageQueue(table, lane, None)
         group = self.groups[table.spec.resource_group]
         group.stages.append(table.index)
-        return StageDesk(table, lane, group)
+        return StageQueue(table, lane, group)
 
     def take_effects(self) -> Effects | None:
         """What the caller has to do now; ``None`` when there is nothing."""
@@ -302,7 +302,7 @@ class Scheduler:
             while desk.turns and desk.hold() == Hold.SCHEDULER_ADMISSION:
                 self._admit(desk, desk.turns.take(), now)
 
-    def _admit(self, desk: StageDesk, progress: StageProgress, now: float) -> None:
+    def _admit(self, desk: StageQueue, progress: StageProgress, now: float) -> None:
         session, table = progress.session, progress.table
         progress.queued = False
         session.waiting_turns -= 1

@@ -34,7 +34,7 @@ from ..messages import (
 from ..outbox import Outbox, OutboxItem
 from ..session import Identities
 from ..values import snapshot
-from .epoch import Life, Ports
+from .epoch import Ports, SessionEpoch
 from .errors import StreamingError, UnknownSessionError
 from .orchestrator import StreamingPipelineOrchestrator
 from .types import StreamingOutput
@@ -62,7 +62,7 @@ class ServedSession:
         self.context: Mapping[str, Any] = {}
         self.epoch, self.seq = identity
         self.active = True
-        self.life: Life | None = None
+        self.life: SessionEpoch | None = None
         self._pipeline = pipeline
         self._interval_ns = round(NS_PER_S / rate_hz)
         self._put = put
@@ -72,7 +72,7 @@ class ServedSession:
         self._held: list[SessionEvent] = []  # a pause, and answers after it, that wait for the chunks in flight
         self._tasks: tuple[asyncio.Task[None], ...] = ()
 
-    def begin(self, life: Life, context: Mapping[str, Any]) -> None:
+    def begin(self, life: SessionEpoch, context: Mapping[str, Any]) -> None:
         """Feed and read this life from now on."""
         self.life, self.context = life, context
         self._tasks = (asyncio.create_task(self._feed(life)), asyncio.create_task(self._read(life)))
@@ -112,7 +112,7 @@ class ServedSession:
         for event in held:
             self._put(event)
 
-    async def _feed(self, life: Life) -> None:
+    async def _feed(self, life: SessionEpoch) -> None:
         deadlines = Deadlines(self._interval_ns, MONOTONIC.now_ns())
         try:
             while True:
@@ -131,7 +131,7 @@ class ServedSession:
     async def _sleep_until(self, moment_ns: int) -> None:
         await asyncio.sleep((moment_ns - MONOTONIC.now_ns()) / NS_PER_S)
 
-    async def _read(self, life: Life) -> None:
+    async def _read(self, life: SessionEpoch) -> None:
         try:
             async for output in self._pipeline.outputs(self.session_id):
                 self._take(life, output)
@@ -140,7 +140,7 @@ class ServedSession:
         else:
             self._broken(self, RuntimeError("its pipeline has ended it"))
 
-    def _take(self, life: Life, output: StreamingOutput) -> None:
+    def _take(self, life: SessionEpoch, output: StreamingOutput) -> None:
         made = life.take(output)
         if made is None:
             return
@@ -298,9 +298,9 @@ class PipelineServer:
             session.begin(life, context)
             self._put(Attached(session.session_id, epoch=session.epoch))
 
-    async def _new_life(self, session_id: str, context: Mapping[str, Any]) -> Life:
+    async def _new_life(self, session_id: str, context: Mapping[str, Any]) -> SessionEpoch:
         """On a thread, because a stage may have to be restarted for it."""
-        return await self._apart(Life, self._pipeline, self._ports, session_id, snapshot(context))
+        return await self._apart(SessionEpoch, self._pipeline, self._ports, session_id, snapshot(context))
 
     def _detach(self, msg: Detach, received_ns: int) -> Step | None:
         session = self._sessions.get(msg.session_id)

@@ -143,7 +143,7 @@ def _goes_back(last: Entry, entry: Entry) -> bool:
     return entry.t < last.t
 
 
-_PATIENCE_S = 1.0
+_TIMEOUT_S = 1.0
 
 
 def line_of(t: float, chunk: int, message: Mapping[str, Any]) -> bytes:
@@ -171,7 +171,7 @@ class LineWriter:
     def close(self) -> None:
         """Write what waits, for a second at most, and close all files."""
         self._lines.put(None)
-        self._thread.join(_PATIENCE_S)
+        self._thread.join(_TIMEOUT_S)
 
     def _run(self) -> None:
         while (job := self._lines.get()) is not None:

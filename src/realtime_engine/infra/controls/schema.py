@@ -137,7 +137,7 @@ class EdgeLog:
 
 
 PROTOCOL_VERSION = 1
-_MOST_DETAIL = 200
+_MAX_DETAIL = 200
 
 Milliseconds: TypeAlias = Annotated[float, Field(ge=0, le=1e15)]
 Name: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=64)]
@@ -386,4 +386,4 @@ def _ms(duration_ns: int) -> float:
 
 
 def _encodable(text: str) -> str:
-    return text[:_MOST_DETAIL].encode("utf-8", "replace").decode("utf-8")
+    return text[:_MAX_DETAIL].encode("utf-8", "replace").decode("utf-8")

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ...core.clock import NS_PER_S
 from ..color import check_i420, split_i420
-from ..copy_stats import Copies, Copy
+from ..copy_stats import Copy, CopyStats
 from .rate_control import RateBudget, check_bitrate, default_bitrate
 
 
@@ -56,11 +56,11 @@ class Codec(str, enum.Enum):
 
 _VBV_S = 0.4  # a keyframe may borrow this much of the rate, which bounds the time that it needs on the wire
 _VBV_INTERVALS = 5  # and with fewer pictures than this in it, no encoder keeps its rate
-_MOST_VBV_BITS = 2**31 - 1  # FFmpeg's number for it
+_MAX_VBV_BITS = 2**31 - 1  # FFmpeg's number for it
 _SLOWEST = fractions.Fraction(1, 1001)  # frames per second: the least that encoders are told
 _NEVER = 1_000_000  # frames between keyframes that nobody asked for
-_PATIENCE_NS = 2 * NS_PER_S  # between streams that begin anew for their rate
-_BIG_STEP, _BIG_STEP_PATIENCE_NS = 0.5, NS_PER_S // 4  # a network that lost half its rate is full at once
+_TIMEOUT_NS = 2 * NS_PER_S  # between streams that begin anew for their rate
+_BIG_STEP, _BIG_STEP_TIMEOUT_NS = 0.5, NS_PER_S // 4  # a network that lost half its rate is full at once
 
 Packets = list["av.Packet[av.VideoStream]"]
 
@@ -81,7 +81,7 @@ class PyavEncoder(ABC):
     live_range: ClassVar[tuple[float, float]]
     """Rates, as multiples of the one it was opened with, that a running stream can be turned to."""
 
-    def __init__(self, fps: float = 30.0, bitrate: int | None = None, copies: Copies | None = None) -> None:
+    def __init__(self, fps: float = 30.0, bitrate: int | None = None, copies: CopyStats | None = None) -> None:
         if not fps > 0:
             raise ValueError(f"fps must be above 0 frames per second, got {fps!r}")
         if bitrate is not None:
@@ -133,7 +133,7 @@ class PyavEncoder(ABC):
         """Whether the stream must begin anew for this rate, and may: a keyframe goes with it."""
         low, high = self.live_range
         change = rate / self._opened_rate
-        patience_ns = _BIG_STEP_PATIENCE_NS if change < _BIG_STEP else _PATIENCE_NS
+        patience_ns = _BIG_STEP_TIMEOUT_NS if change < _BIG_STEP else _TIMEOUT_NS
         return not low <= change <= high and at_ns - self._opened_ns >= patience_ns
 
     def _open_anew(self, width: int, height: int, rate: int, at_ns: int) -> VideoCodecContext:
@@ -163,7 +163,7 @@ class PyavEncoder(ABC):
         return False
 
     def _vbv_bits(self, rate: int) -> int:
-        return min(round(rate * max(_VBV_S, _VBV_INTERVALS * self._budget.interval_s)), _MOST_VBV_BITS)
+        return min(round(rate * max(_VBV_S, _VBV_INTERVALS * self._budget.interval_s)), _MAX_VBV_BITS)
 
     def _wrap(self, planes: NDArray[np.uint8]) -> av.VideoFrame:
         """A frame of these planes, without a copy where PyAV can: it takes heights for multiples of 4."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..color import i420_shape
-from ..copy_stats import Copies
+from ..copy_stats import CopyStats
 from .base import Codec, Packets, PyavEncoder, VideoEncoder
 from .h264 import H264Encoder
 from .hardware import HARDWARE_ENCODERS
@@ -34,7 +34,7 @@ class Encoders:
         copies: where the copies of all of them are counted.
     """
 
-    def __init__(self, h264: type[PyavEncoder] = H264Encoder, copies: Copies | None = None) -> None:
+    def __init__(self, h264: type[PyavEncoder] = H264Encoder, copies: CopyStats | None = None) -> None:
         self.h264 = h264
         self._copies = copies
 
@@ -55,7 +55,7 @@ SOFTWARE_ENCODERS = Encoders()
 
 
 def choose_encoders(
-    choice: str = AUTO, copies: Copies | None = None, hardware: Sequence[type[PyavEncoder]] = HARDWARE_ENCODERS
+    choice: str = AUTO, copies: CopyStats | None = None, hardware: Sequence[type[PyavEncoder]] = HARDWARE_ENCODERS
 ) -> Encoders:
     """The encoders of ``choice``; libx264 if no hardware passes :func:`probe`, and one log line says why.
 

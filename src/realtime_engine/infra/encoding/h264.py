@@ -33,7 +33,7 @@ def level_for(width: int, height: int, fps: float) -> str:
     return next(fitting, _LEVELS[-1][0])
 
 
-_LEAST_RATE = 8_000  # libx264 counts in thousands, and 0 would be no limit
+_MIN_RATE = 8_000  # libx264 counts in thousands, and 0 would be no limit
 _CEILING = 8  # times the rate: room for a higher one, and for frame rates down to this part of the declared one
 
 
@@ -67,6 +67,6 @@ class H264Encoder(PyavEncoder):
         self._count = 0
 
     def _schedule(self, context: VideoCodecContext, frame: av.VideoFrame, bits: float) -> None:
-        context.bit_rate = min(max(round(bits * self._fps), _LEAST_RATE), _CEILING * self._opened_rate)
+        context.bit_rate = min(max(round(bits * self._fps), _MIN_RATE), _CEILING * self._opened_rate)
         frame.pts, frame.time_base = self._count, context.time_base
         self._count += 1

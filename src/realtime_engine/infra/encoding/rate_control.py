@@ -12,32 +12,32 @@ from ...core.clock import NS_PER_S
 _REFERENCE_PIXELS = 640 * 360
 _REFERENCE_BITRATE = 1_500_000
 _REFERENCE_FPS = 30.0
-_LEAST_DEFAULT = 100_000
-LEAST_BITRATE, MOST_BITRATE = 10_000, 250_000_000  # what encoders keep, and what fits into their 32 bits
+_MIN_DEFAULT = 100_000
+MIN_BITRATE, MAX_BITRATE = 10_000, 250_000_000  # what encoders keep, and what fits into their 32 bits
 _SIZE_EXPONENT = 0.71  # 1.5 Mb/s at 640x360 and 4 Mb/s at 1280x720
 
 _MEMORY = 16  # pictures over which the interval is smoothed
 _FIRST_GUESS_WEIGHT = 2  # the declared interval counts like this many measured ones
 _PAUSE_S = 1.0
 _PAUSE_INTERVALS = 8  # a gap longer than both is a pause, which says nothing of the cadence
-_LEAST_INTERVAL_S = 1 / 240
+_MIN_INTERVAL_S = 1 / 240
 
 _WINDOW_S = 2.0  # within which a debt is paid back
-_MOST_DEBT_S = 1.0
-_MOST_CREDIT_S = 0.5  # what easy pictures leave over is not saved up
-_LEAST_CORRECTION, _MOST_CORRECTION = 0.6, 1.25
+_MAX_DEBT_S = 1.0
+_MAX_CREDIT_S = 0.5  # what easy pictures leave over is not saved up
+_MIN_CORRECTION, _MAX_CORRECTION = 0.6, 1.25
 
 
 def default_bitrate(width: int, height: int, fps: float = _REFERENCE_FPS) -> int:
     """Bits per second for a live picture of ``width`` x ``height`` pixels at ``fps`` frames per second."""
     size: float = (width * height / _REFERENCE_PIXELS) ** _SIZE_EXPONENT
-    return min(max(round(_REFERENCE_BITRATE * size * fps / _REFERENCE_FPS), _LEAST_DEFAULT), MOST_BITRATE)
+    return min(max(round(_REFERENCE_BITRATE * size * fps / _REFERENCE_FPS), _MIN_DEFAULT), MAX_BITRATE)
 
 
 def check_bitrate(bits_per_second: int) -> None:
     """Raise ValueError for a rate that no encoder keeps."""
-    if not LEAST_BITRATE <= bits_per_second <= MOST_BITRATE:
-        raise ValueError(f"a bitrate is {LEAST_BITRATE} to {MOST_BITRATE} bits per second, got {bits_per_second!r}")
+    if not MIN_BITRATE <= bits_per_second <= MAX_BITRATE:
+        raise ValueError(f"a bitrate is {MIN_BITRATE} to {MAX_BITRATE} bits per second, got {bits_per_second!r}")
 
 
 class Cadence:
@@ -62,7 +62,7 @@ class Cadence:
             return
         self._measured += 1
         share = max(1 / _MEMORY, 1 / (_FIRST_GUESS_WEIGHT + self._measured))
-        self.interval_s = max(self.interval_s + share * (gap_s - self.interval_s), _LEAST_INTERVAL_S)
+        self.interval_s = max(self.interval_s + share * (gap_s - self.interval_s), _MIN_INTERVAL_S)
 
 
 class RateBudget:
@@ -86,9 +86,9 @@ class RateBudget:
         self._cadence.note(at_ns)
         due = bits_per_second * self._cadence.interval_s
         correction = 1 - self._debt_bits / (bits_per_second * _WINDOW_S)
-        low, high = -_MOST_CREDIT_S * bits_per_second, _MOST_DEBT_S * bits_per_second
+        low, high = -_MAX_CREDIT_S * bits_per_second, _MAX_DEBT_S * bits_per_second
         self._debt_bits = min(max(self._debt_bits - due, low), high)
-        return due * min(max(correction, _LEAST_CORRECTION), _MOST_CORRECTION)
+        return due * min(max(correction, _MIN_CORRECTION), _MAX_CORRECTION)
 
     def spend(self, bits: int) -> None:
         """The picture took this many bits."""

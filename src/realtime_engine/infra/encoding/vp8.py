@@ -12,7 +12,7 @@ from av.video.codeccontext import VideoCodecContext
 from .base import PyavEncoder
 
 _TICKS = 90_000
-_MOST_OVERDRAFT_S = 0.5
+_MAX_OVERDRAFT_S = 0.5
 _PLENTY = 0.08  # bits for a pixel
 _KEYFRAME_PERCENT = 400  # of what a picture has on average; libvpx would spend all that the rate buffer holds
 
@@ -63,9 +63,9 @@ class Vp8Encoder(PyavEncoder):
     def _schedule(self, context: VideoCodecContext, frame: av.VideoFrame, bits: float) -> None:
         # libvpx takes a frame's duration from the distance to the one before, so the stamp moves before the frame.
         # What pictures took that it could not make smaller it would save on later ones, for minutes: forgive it.
-        forgiven = max(self._overdraft_bits - _MOST_OVERDRAFT_S * self._opened_rate, 0)
+        forgiven = max(self._overdraft_bits - _MAX_OVERDRAFT_S * self._opened_rate, 0)
         self._overdraft_bits -= bits + forgiven
-        self._overdraft_bits = max(self._overdraft_bits, -_MOST_OVERDRAFT_S * self._opened_rate)
+        self._overdraft_bits = max(self._overdraft_bits, -_MAX_OVERDRAFT_S * self._opened_rate)
         self._ticks += max((bits + forgiven) / self._opened_rate * _TICKS, 1)
         frame.pts, frame.time_base = round(self._ticks), context.time_base
 

@@ -93,14 +93,14 @@ def _of_avif(head: bytes) -> int | None:
     return int.from_bytes(head[at + 10 : at + 12], "big")
 
 
-MOST_PIXELS = 8192 * 8192
+MAX_PIXELS = 8192 * 8192
 
 
 def load_image(
     source: str | os.PathLike[str],
     *,
     background: str = "black",
-    max_pixels: int = MOST_PIXELS,
+    max_pixels: int = MAX_PIXELS,
     cache: Cache | None = None,
     sha256: str | None = None,
 ) -> NDArray[np.uint8]:

@@ -17,7 +17,7 @@ from ..extras import require
 from ..mp4 import MissingCodecError
 from .cache import Cache, local_path
 from .errors import InputError
-from .images import MOST_PIXELS, NAMES
+from .images import MAX_PIXELS, NAMES
 
 _UNSPECIFIED, _BT709 = 2, 1
 _HD_ROWS = 720
@@ -111,9 +111,9 @@ class Film:
         return stream
 
     def _check_size(self, width: int, height: int) -> None:
-        if width * height > MOST_PIXELS:
+        if width * height > MAX_PIXELS:
             raise InputError(
-                self.source, f"it is too large ({width} x {height})", f"scale it down to {MOST_PIXELS} pixels a frame"
+                self.source, f"it is too large ({width} x {height})", f"scale it down to {MAX_PIXELS} pixels a frame"
             )
 
     def _time(self, frame: Any, before: Fraction | None) -> Fraction:
@@ -151,7 +151,7 @@ class Film:
         return pixels[:: 1 if rows > 0 else -1, :: 1 if columns > 0 else -1]
 
 
-MOST_BYTES = 2 << 30
+MAX_BYTES = 2 << 30
 
 _EVENNESS = 0.25  # of a frame: containers with a clock of milliseconds shift frames that much
 
@@ -187,7 +187,7 @@ def load_video(
     *,
     fps: Fraction | int | None = None,
     max_frames: int | None = None,
-    max_bytes: int = MOST_BYTES,
+    max_bytes: int = MAX_BYTES,
     cache: Cache | None = None,
     sha256: str | None = None,
 ) -> Video:

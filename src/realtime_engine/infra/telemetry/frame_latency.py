@@ -16,10 +16,10 @@ from .timing import FrameRecord, Milestone, RollingWindow, StageTimes
 NS_PER_MS = 1_000_000
 SESSION_WINDOW = 256
 
-_MOST_PENDING = 256  # frames of one viewer that wait to be told of
-_MOST_RECORDS = 2048
-_MOST_SHOWN = 64
-_MOST_UNCERTAINTY_NS = NS_PER_S // 2
+_MAX_PENDING = 256  # frames of one viewer that wait to be told of
+_MAX_RECORDS = 2048
+_MAX_SHOWN = 64
+_MAX_UNCERTAINTY_NS = NS_PER_S // 2
 _SLACK_NS = 50 * NS_PER_MS  # a busy event loop notes late that a frame has been sent
 _REPEATED_NS = 2 * NS_PER_S  # a frame that waits so long for pacing is an old one, shown again to somebody who came
 _INPUT_NS = 5 * NS_PER_S  # an input that waits so long for a step met a paused session
@@ -91,7 +91,7 @@ class _Viewer:
     has_seen: bool = False
 
 
-class FrameJoiner:
+class FrameLatencyTracker:
     """The frames of one session, from encoding to presentation. Belongs to one event loop; memory is bounded.
 
     Viewers by WebRTC and the like have names. Those by MJPEG share one encode and have none: each of them may tell of a
@@ -111,7 +111,7 @@ class FrameJoiner:
         self._clock = clock
         self._viewers: dict[str | None, _Viewer] = {}
         self._paced: OrderedDict[FrameKey, int] = OrderedDict()
-        self._records: deque[FrameRecord] = deque(maxlen=_MOST_RECORDS)
+        self._records: deque[FrameRecord] = deque(maxlen=_MAX_RECORDS)
 
     # -- what the server knows
 
@@ -130,14 +130,14 @@ class FrameJoiner:
         _fill(record, stamps, paced_ns, encoded_ns, sent_ns)
         known.pending[key] = record
         self._records.append(record)
-        if len(known.pending) > _MOST_PENDING:
+        if len(known.pending) > _MAX_PENDING:
             _, lost = known.pending.popitem(last=False)
             self._totals.counts.unpresented += not lost.is_presented
 
     def shown(self, frame: FrameId) -> None:
         """A frame was shown to those whose encode is shared; see :meth:`encoded`."""
         self._paced[_key(frame)] = self._clock.now_ns()
-        if len(self._paced) > _MOST_SHOWN:
+        if len(self._paced) > _MAX_SHOWN:
             self._paced.popitem(last=False)
 
     def encoded(self, frame: FrameId, transport: str) -> None:
@@ -180,7 +180,7 @@ class FrameJoiner:
 
     def _complete(self, record: FrameRecord, told: PresentedFrame, clock: PageClock) -> bool:
         """Fill the viewer's moments in, each no earlier than the last; false and nothing done if they cannot be."""
-        if clock.uncertainty_ms * NS_PER_MS > _MOST_UNCERTAINTY_NS:
+        if clock.uncertainty_ms * NS_PER_MS > _MAX_UNCERTAINTY_NS:
             return False
         tolerance_ns = math.ceil(clock.uncertainty_ms * NS_PER_MS) + _SLACK_NS
         latest_ns = record.times[Milestone.SENT] or record.times[Milestone.ENCODED] or 0

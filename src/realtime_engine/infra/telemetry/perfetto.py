@@ -15,7 +15,7 @@ from .timing import PATH, FrameRecord, Milestone, Stage
 _FLOWS = 1 << 20  # numbers of arrows that are set aside for a session
 _SHARED = PATH[: [stage.name for stage in PATH].index("send")]  # stages that viewers of one encode have in common
 _LANES = 64  # numbers of tracks that are set aside for a stage
-_LEAST_US = 1.0  # what is shorter is drawn so long, or no arrow could begin or end there
+_MIN_US = 1.0  # what is shorter is drawn so long, or no arrow could begin or end there
 
 Event = dict[str, Any]
 
@@ -84,7 +84,7 @@ class _Board:
         process = self._server if stage in _SHARED else self._process(record)
         known = (process, stage.name, *frame, *span)
         if known not in self._drawn:
-            begin_us, duration_us = span[0] / 1e3, max((span[1] - span[0]) / 1e3, _LEAST_US)
+            begin_us, duration_us = span[0] / 1e3, max((span[1] - span[0]) / 1e3, _MIN_US)
             label = f"{stage.name} {identity.seq}" + (f".{identity.frame_index}" if identity.frame_index else "")
             args: dict[str, Any] = {"epoch": identity.epoch, "seq": identity.seq, "index": identity.frame_index}
             args |= {"action": identity.action_id, "uncertainty_ms": record.uncertainty_ns / 1e6}

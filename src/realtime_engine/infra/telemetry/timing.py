@@ -69,7 +69,7 @@ STAGES = PATH + TOTALS
 
 @dataclass(slots=True, eq=False)
 class FrameRecord:
-    """What is known of one frame's way to one viewer. Filled in by :class:`FrameJoiner`.
+    """What is known of one frame's way to one viewer. Filled in by :class:`FrameLatencyTracker`.
 
     Attributes:
         transport, viewer: who it was for; viewers by MJPEG have no name.

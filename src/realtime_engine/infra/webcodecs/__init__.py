@@ -1,7 +1,7 @@
 """H.264 as messages of a WebSocket, which a browser decodes by WebCodecs. Knows no web framework."""
 
 from .feed import PacketFeed
-from .flow_control import Flight, RateEstimate
+from .flow_control import InFlightWindow, RateEstimate
 from .protocol import (
     Acknowledge,
     BadMessageError,
@@ -16,7 +16,7 @@ __all__ = [
     "Acknowledge",
     "BadMessageError",
     "BadPacketError",
-    "Flight",
+    "InFlightWindow",
     "KeyframeRequest",
     "PacketFeed",
     "RateEstimate",

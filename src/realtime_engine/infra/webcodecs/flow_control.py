@@ -8,9 +8,9 @@ from typing import NamedTuple
 from ...core.clock import NS_PER_S
 
 _INTERVAL_NS = NS_PER_S // 2
-_LEAST_SPAN_NS = NS_PER_S // 20
+_MIN_SPAN_NS = NS_PER_S // 20
 _GROWTH = 1.1
-_LEAST, _MOST = 50_000, 100_000_000
+_MIN, _MAX = 50_000, 100_000_000
 
 
 class RateEstimate:
@@ -46,19 +46,19 @@ class RateEstimate:
 
     def review(self, now_ns: int) -> bool:
         """Call it often: estimates at the end of each interval; whether it has."""
-        is_short = self._was_full and self._span_ns < _LEAST_SPAN_NS  # until enough has arrived to say something
+        is_short = self._was_full and self._span_ns < _MIN_SPAN_NS  # until enough has arrived to say something
         if is_short or now_ns - self._began_ns < _INTERVAL_NS:
             return False
         if self._was_full:
-            self.bits_per_s = min(max(8 * self._arrived * NS_PER_S / self._span_ns, _LEAST), _MOST)
+            self.bits_per_s = min(max(8 * self._arrived * NS_PER_S / self._span_ns, _MIN), _MAX)
         elif self.bits_per_s is not None:
-            self.bits_per_s = min(self.bits_per_s * _GROWTH, _MOST)
+            self.bits_per_s = min(self.bits_per_s * _GROWTH, _MAX)
         self._began_ns, self._span_ns, self._arrived, self._was_full = now_ns, 0, 0, False
         return True
 
 
 _ASSUMED_NS = NS_PER_S // 10
-_MOST_NS = NS_PER_S // 2  # what takes longer than this on an empty way was stuck
+_MAX_NS = NS_PER_S // 2  # what takes longer than this on an empty way was stuck
 
 
 class _Sent(NamedTuple):
@@ -68,7 +68,7 @@ class _Sent(NamedTuple):
     is_alone: bool  # nothing else was on its way, so that it did not queue up
 
 
-class Flight:
+class InFlightWindow:
     """Packets sent and not yet acknowledged, and whether one more may follow.
 
     Buffers between here and the viewer, those of a tunnel or a proxy too, hold a second of video and more without
@@ -131,7 +131,7 @@ class Flight:
 
     def _measure(self, sent: _Sent, delay_ns: int) -> None:
         if sent.is_alone and not self._is_measured:
-            self._alone_ns, self._alone_bytes = min(delay_ns, _MOST_NS), sent.size
+            self._alone_ns, self._alone_bytes = min(delay_ns, _MAX_NS), sent.size
             self._is_measured = True
         elif self._is_measured and delay_ns < self._alone_ns:
             self._alone_ns, self._alone_bytes = delay_ns, sent.size

@@ -19,7 +19,7 @@ class BadMessageError(RealtimeEngineError, ValueError):
 
 
 _VERSION = 1
-_MOST_CHARACTERS = 256
+_MAX_CHARACTERS = 256
 
 
 class Acknowledge(NamedTuple):
@@ -37,8 +37,8 @@ def parse_viewer_message(text: str) -> Acknowledge | KeyframeRequest:
 
     Errors: :class:`BadMessageError`.
     """
-    if len(text) > _MOST_CHARACTERS:
-        raise BadMessageError(f"a message has at most {_MOST_CHARACTERS} characters, got {len(text)}")
+    if len(text) > _MAX_CHARACTERS:
+        raise BadMessageError(f"a message has at most {_MAX_CHARACTERS} characters, got {len(text)}")
     try:
         message = json.loads(text)
     except ValueError as error:

@@ -12,8 +12,8 @@ from .errors import (
 )
 from .frame_identity import FrameInfo, frame_message, parse_frame_message
 from .ice import IceConfig, IceServer, TurnSecret
-from .peer import Patience, RemotePeer, hang_up
-from .publisher_peer import Picture, PublisherEnd, PublisherPeer
+from .peer import Patience, RemotePeer, close_all
+from .publisher_peer import PublisherEnd, PublisherPeer, ReceivedPicture
 from .reachability import Route, RouteKind, find_route
 from .send_queue import EncodedFrame, Loss, StreamEnded, VideoViewer
 from .shared_video import SharedVideo
@@ -39,7 +39,7 @@ __all__ = [
     "NoCandidatesError",
     "Patience",
     "PeerClosedError",
-    "Picture",
+    "ReceivedPicture",
     "PublisherEnd",
     "PublisherPeer",
     "ReceivedFrame",
@@ -58,7 +58,7 @@ __all__ = [
     "WebRtcError",
     "WebRtcReceiver",
     "find_route",
-    "hang_up",
+    "close_all",
     "frame_message",
     "parse_frame_message",
 ]

@@ -23,7 +23,7 @@ from aiortc.jitterbuffer import JitterFrame
 from aiortc.rtcicetransport import RTCIceGatherer
 from aiortc.rtcrtpparameters import RTCRtpHeaderExtensionParameters
 
-from .jitter_buffer import Picture
+from .jitter_buffer import EncodedPicture
 from .udp_ports import UdpPorts, binding_within
 
 logger = logging.getLogger(__name__)
@@ -188,7 +188,7 @@ def received_timestamp(receiver: RTCRtpReceiver, pts: int) -> int | None:
 class _Reassembler:
     """Stands where aiortc expects its jitter buffer, which would wait for a lost packet until 128 have come."""
 
-    def __init__(self, add: Callable[[str, Any], tuple[list[Picture], bool]], receiver: Any) -> None:
+    def __init__(self, add: Callable[[str, Any], tuple[list[EncodedPicture], bool]], receiver: Any) -> None:
         self._add = add
         self._codecs = getattr(receiver, _RECEIVED_CODECS)
         self._queue = getattr(receiver, _DECODER_QUEUE)
@@ -204,7 +204,7 @@ class _Reassembler:
         return stuck, frames[-1] if frames else None
 
 
-def reassemble(receiver: RTCRtpReceiver, add: Callable[[str, Any], tuple[list[Picture], bool]]) -> bool:
+def reassemble(receiver: RTCRtpReceiver, add: Callable[[str, Any], tuple[list[EncodedPicture], bool]]) -> bool:
     """Let ``add`` make pictures of what ``receiver`` receives.
 
     It is given the codec's name and a packet whose payload is in ``_data`` too; it returns pictures to decode, and

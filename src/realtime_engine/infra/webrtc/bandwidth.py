@@ -27,11 +27,11 @@ _SLOW, _FAST = 0.15, 0.5  # growth in a second
 _BEYOND = 1.1  # times the estimate
 _NO_QUEUE_S, _LONG_QUEUE_S = 0.03, 0.15
 _QUEUE_KNOWN_NS = 5 * NS_PER_S // 2
-_LEAST_KNOWN_NS = 10 * NS_PER_S  # the way to the viewer may have become longer since
+_MIN_KNOWN_NS = 10 * NS_PER_S  # the way to the viewer may have become longer since
 _MUCH_LOSS, _LITTLE_LOSS = 0.1, 0.02
 _LOSS_RECOVERY = 1.08  # for each report
 _NO_LIMIT = 10**9  # bits per second: a limit beyond that says nothing any more
-_MOST_ROUND_TRIPS = 64  # receivers report every second or so
+_MAX_ROUND_TRIPS = 64  # receivers report every second or so
 
 
 class Downlink:
@@ -48,7 +48,7 @@ class Downlink:
         self._highest = 0
         self._low: tuple[int, int] | None = None
         self._full = self._seemed_full = 0.0
-        self._round_trips: deque[tuple[int, float]] = deque(maxlen=_MOST_ROUND_TRIPS)
+        self._round_trips: deque[tuple[int, float]] = deque(maxlen=_MAX_ROUND_TRIPS)
         self._estimate_limit: float | None = None
         self._loss_limit: float | None = None
 
@@ -92,7 +92,7 @@ class Downlink:
         """The time of a round trip, which grows by what queues up on the way."""
         round_trips = self._round_trips
         round_trips.append((now_ns, seconds))
-        while round_trips[0][0] < now_ns - _LEAST_KNOWN_NS:
+        while round_trips[0][0] < now_ns - _MIN_KNOWN_NS:
             round_trips.popleft()
         rests = self.congested_ns is not None and now_ns - self.congested_ns < 3 * _REST_NS // 2
         if self._queue_s > _LONG_QUEUE_S and sent and not rests:

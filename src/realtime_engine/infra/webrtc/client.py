@@ -23,10 +23,10 @@ from .data_channel import LABEL
 from .errors import BadAnswerError, PeerClosedError
 from .frame_identity import FrameInfo, parse_frame_message
 from .ice import IceConfig, keep_usable_candidates
-from .jitter_buffer import Picture, Piece, Reassembly, Requests, begins_keyframe
+from .jitter_buffer import EncodedPicture, NackGenerator, Piece, Reassembly, begins_keyframe
 
-_MOST_MESSAGES = 1024
-_MOST_UNMATCHED = 256
+_MAX_MESSAGES = 1024
+_MAX_UNMATCHED = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,14 +81,14 @@ class WebRtcReceiver:
         self._receiver: RTCRtpReceiver = transceiver.receiver
         self._reassembly = Reassembly()
         reassemble(self._receiver, self._add)
-        request_missing(self._receiver, Requests(MONOTONIC, self._reassembly.needs).hear)
+        request_missing(self._receiver, NackGenerator(MONOTONIC, self._reassembly.needs).hear)
         self._channel = self._connection.createDataChannel(LABEL)
         self._channel.on("message", self._hear)
         self._channel.on("open", self._changed)
         self._connection.on("track", self._begin_reading)
         self._connection.on("connectionstatechange", self._changed)
         self._frames: deque[ReceivedFrame] = deque(maxlen=unread)
-        self._messages: deque[str] = deque(maxlen=_MOST_MESSAGES)
+        self._messages: deque[str] = deque(maxlen=_MAX_MESSAGES)
         self._infos: OrderedDict[int, FrameInfo] = OrderedDict()
         self._change = asyncio.Event()
         self._reading: asyncio.Task[None] | None = None
@@ -163,10 +163,10 @@ class WebRtcReceiver:
             self._change.set()
             return
         self._infos[info.rtp] = info
-        if len(self._infos) > _MOST_UNMATCHED:
+        if len(self._infos) > _MAX_UNMATCHED:
             self._infos.popitem(last=False)
 
-    def _add(self, codec: str, packet: Any) -> tuple[list[Picture], bool]:
+    def _add(self, codec: str, packet: Any) -> tuple[list[EncodedPicture], bool]:
         keys = begins_keyframe(Codec(codec), packet.payload, packet._data)
         piece = Piece(packet.sequence_number, packet.timestamp, packet._data, bool(packet.marker), keys)
         return self._reassembly.add(piece)

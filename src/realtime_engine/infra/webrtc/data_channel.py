@@ -18,8 +18,8 @@ _log = LogLimiter(logger, MONOTONIC)
 LABEL = "controls"
 OnControls = Callable[[str], list[str]]
 
-_MOST_BUFFERED = 262_144
-_MOST_A_SECOND = 500
+_MAX_BUFFERED = 262_144
+_MAX_PER_S = 500
 
 
 class ControlsChannel:
@@ -59,7 +59,7 @@ class ControlsChannel:
     def send(self, text: str) -> bool:
         """Send ``text``. False when the channel is not open, or the viewer has stopped taking what it is sent."""
         channel = self._channel
-        if channel is None or channel.readyState != "open" or channel.bufferedAmount > _MOST_BUFFERED:
+        if channel is None or channel.readyState != "open" or channel.bufferedAmount > _MAX_BUFFERED:
             return False
         try:
             channel.send(text)
@@ -85,7 +85,7 @@ class ControlsChannel:
         if now_ns >= self._second_ends_ns:
             self._second_ends_ns, self._taken = now_ns + NS_PER_S, 0
         self._taken += 1
-        if self._taken == _MOST_A_SECOND + 1:
-            detail = f"more than {_MOST_A_SECOND} messages in a second: the rest of them is dropped"
+        if self._taken == _MAX_PER_S + 1:
+            detail = f"more than {_MAX_PER_S} messages in a second: the rest of them is dropped"
             self.send(json.dumps(error_message("bad_message", detail)))
-        return self._taken <= _MOST_A_SECOND
+        return self._taken <= _MAX_PER_S

@@ -155,7 +155,7 @@ class Connection(RTCPeerConnection):
         await super().close()
 
 
-_MOST_CANDIDATES = 64
+_MAX_CANDIDATES = 64
 _END = "a=end-of-candidates"
 
 
@@ -294,8 +294,8 @@ def parse_fragment(text: str) -> Fragment:
             candidates.append(line[len(_CANDIDATE) :])
         elif line and (len(line) < 2 or line[1] != "="):
             raise BadCandidateError(f"expected lines like 'a=candidate:...', got {line[:80]!r}")
-    if len(candidates) > _MOST_CANDIDATES:
-        raise BadCandidateError(f"at most {_MOST_CANDIDATES} candidates in a fragment, got {len(candidates)}")
+    if len(candidates) > _MAX_CANDIDATES:
+        raise BadCandidateError(f"at most {_MAX_CANDIDATES} candidates in a fragment, got {len(candidates)}")
     return Fragment(tuple(candidates), ufrag)
 
 
@@ -332,8 +332,8 @@ def keep_usable_candidates(sdp: str) -> str:
     Errors: ``BadCandidateError``.
     """
     candidates = [line for line in sdp.splitlines() if line.startswith(_CANDIDATE)]
-    if len(candidates) > _MOST_CANDIDATES:
-        raise BadCandidateError(f"at most {_MOST_CANDIDATES} candidates in a description, got {len(candidates)}")
+    if len(candidates) > _MAX_CANDIDATES:
+        raise BadCandidateError(f"at most {_MAX_CANDIDATES} candidates in a description, got {len(candidates)}")
     kept = [
         line
         for line in sdp.splitlines()

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from ...core.clock import NS_PER_S, Clock
 from ..encoding.base import Codec
 
-_MOST_PIECES = 2048
-_PATIENCE = 45_000  # of the 90 kHz clock: how much is received behind a gap before a keyframe is asked for
+_MAX_PIECES = 2048
+_TIMEOUT = 45_000  # of the 90 kHz clock: how much is received behind a gap before a keyframe is asked for
 _HALF, _ALL = 1 << 15, 1 << 16
 _ALL_TIME = 1 << 32
 
@@ -26,7 +26,7 @@ class Piece(NamedTuple):
     keys: bool
 
 
-class Picture(NamedTuple):
+class EncodedPicture(NamedTuple):
     """An encoded picture and its RTP timestamp."""
 
     data: bytes
@@ -41,7 +41,7 @@ class Reassembly:
         self._next: int | None = None
         self._blocked_at: int | None = None
 
-    def add(self, piece: Piece) -> tuple[list[Picture], bool]:
+    def add(self, piece: Piece) -> tuple[list[EncodedPicture], bool]:
         """Take a packet; returns the pictures that are complete now, and whether only a keyframe can help."""
         number = self._unwrap(piece.number)
         if self._next is None:
@@ -53,7 +53,7 @@ class Reassembly:
         while (count := self._length(self._next)) or self._skip(self._next):
             if count:
                 parts = [self._pieces.pop(number) for number in range(self._next, self._next + count)]
-                pictures.append(Picture(b"".join(part.data for part in parts), parts[0].timestamp))
+                pictures.append(EncodedPicture(b"".join(part.data for part in parts), parts[0].timestamp))
                 self._next += count
         if pictures:
             self._blocked_at = None
@@ -98,13 +98,13 @@ class Reassembly:
         if not self._has_gap:
             self._blocked_at = None
             return False
-        if len(self._pieces) > _MOST_PIECES:
+        if len(self._pieces) > _MAX_PIECES:
             self._next = max(self._pieces) + 1
             self._pieces.clear()
             return True
         if self._blocked_at is None:
             self._blocked_at = piece.timestamp
-        if (piece.timestamp - self._blocked_at) % _ALL_TIME not in range(_PATIENCE, _ALL_TIME // 2):
+        if (piece.timestamp - self._blocked_at) % _ALL_TIME not in range(_TIMEOUT, _ALL_TIME // 2):
             return False
         self._blocked_at = piece.timestamp
         return True
@@ -117,12 +117,12 @@ def begins_keyframe(codec: Codec, payload: bytes, data: bytes) -> bool:
     return data[:4] == b"\0\0\0\x01" and data[4] & 0x1F == 7  # with its parameter sets
 
 
-_PATIENCE_NS = NS_PER_S // 20  # a good sender repeats nothing that may be on its way, however long that is
-_MOST_BEHIND = 128  # what the sender can send again
+_TIMEOUT_NS = NS_PER_S // 20  # a good sender repeats nothing that may be on its way, however long that is
+_MAX_BEHIND = 128  # what the sender can send again
 _REQUESTS_ALL, _REQUESTS_HALF = 1 << 16, 1 << 15
 
 
-class Requests:
+class NackGenerator:
     """Tells what to put into a generic NACK (RFC 4585) when a packet comes.
 
     A request or its answer can be lost too, so each packet is asked for again in a while, also when nothing new is
@@ -142,17 +142,17 @@ class Requests:
         """The packet of this number came; returns the numbers to ask for now."""
         ahead = 0 if self._newest is None else (number - self._newest + _REQUESTS_HALF) % _REQUESTS_ALL - _REQUESTS_HALF
         if ahead > 0:
-            skipped = range(max(1, ahead - _MOST_BEHIND), ahead)
+            skipped = range(max(1, ahead - _MAX_BEHIND), ahead)
             self._asked_ns.update({((self._newest or 0) + step) % _REQUESTS_ALL: None for step in skipped})
         if ahead > 0 or self._newest is None:
             self._newest = number
         self._asked_ns.pop(number, None)
         self._forget(self._newest)
         now_ns = self._clock.now_ns()
-        due = [n for n, at_ns in self._asked_ns.items() if at_ns is None or now_ns - at_ns >= _PATIENCE_NS]
+        due = [n for n, at_ns in self._asked_ns.items() if at_ns is None or now_ns - at_ns >= _TIMEOUT_NS]
         self._asked_ns.update(dict.fromkeys(due, now_ns))
         return due
 
     def _forget(self, newest: int) -> None:
-        kept = [n for n in self._asked_ns if (newest - n) % _REQUESTS_ALL < _MOST_BEHIND and self._is_needed(n)]
+        kept = [n for n in self._asked_ns if (newest - n) % _REQUESTS_ALL < _MAX_BEHIND and self._is_needed(n)]
         self._asked_ns = {number: self._asked_ns[number] for number in kept}

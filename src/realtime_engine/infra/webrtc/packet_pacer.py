@@ -5,15 +5,15 @@ from __future__ import annotations
 from ...core.clock import NS_PER_S, Clock
 
 BURST = 12_000  # bytes that go out at once
-_LONGEST_NS = NS_PER_S // 30
+_MAX_NS = NS_PER_S // 30
 _SHARE = 0.8  # of the time from frame to frame
 _OVER_RATE = 4  # times the rate that is sent anyway
 _OVER_LIMIT = 1.25  # times the rate that the way to the viewer takes
 _LIMITED_BURST_S = 1 / 30  # at that rate: its buffers may hold little more, and are not empty
-_LONGEST_LIMITED_NS = NS_PER_S // 4
+_MAX_LIMITED_NS = NS_PER_S // 4
 
 
-class Spread:
+class PacketPacer:
     """The packets of one frame after another. Decides on times only."""
 
     def __init__(self, clock: Clock) -> None:
@@ -36,9 +36,9 @@ class Spread:
             self._burst = min(BURST, round(limit * _LIMITED_BURST_S / 8))
             late = max(size - self._burst, 0)
             ns_per_byte = 8 * NS_PER_S / (_OVER_LIMIT * limit)
-            self._ns_per_byte = min(ns_per_byte, _LONGEST_LIMITED_NS / late) if late else 0.0
+            self._ns_per_byte = min(ns_per_byte, _MAX_LIMITED_NS / late) if late else 0.0
             return
-        spread_ns = min(_SHARE * frame_s * NS_PER_S, _LONGEST_NS)
+        spread_ns = min(_SHARE * frame_s * NS_PER_S, _MAX_NS)
         late = max(size - BURST, 0)
         usual_ns_per_byte = 8 * NS_PER_S / (_OVER_RATE * rate) if rate else spread_ns
         self._ns_per_byte = min(spread_ns / late, usual_ns_per_byte) if late else 0.0

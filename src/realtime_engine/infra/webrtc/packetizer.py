@@ -12,7 +12,7 @@ from ..encoding.base import Codec
 
 MTU = 1200  # bytes of a UDP datagram
 _AROUND = 12 + 24 + 16 + 2 + 4  # RTP header, header extensions, SRTP tag, number of a retransmission, TURN channel
-MOST_PAYLOAD = MTU - _AROUND
+MAX_PAYLOAD = MTU - _AROUND
 
 _VP8_FIRST, _VP8_NEXT = b"\x10", b"\x00"
 _FU_A, _STAP_A = 28, 24
@@ -20,13 +20,13 @@ _FU_FIRST, _FU_LAST = 0x80, 0x40
 _START_CODE = b"\x00\x00\x01"
 
 
-def packetise_vp8(picture: bytes, most: int = MOST_PAYLOAD) -> list[bytes]:
+def packetise_vp8(picture: bytes, most: int = MAX_PAYLOAD) -> list[bytes]:
     """Payloads of at most ``most`` bytes, about equally long."""
     parts = _even_parts(picture, most - 1)
     return [(_VP8_NEXT if index else _VP8_FIRST) + part for index, part in enumerate(parts)]
 
 
-def packetise_h264(picture: bytes, most: int = MOST_PAYLOAD) -> list[bytes]:
+def packetise_h264(picture: bytes, most: int = MAX_PAYLOAD) -> list[bytes]:
     """Payloads of at most ``most`` bytes of a picture in Annex B format."""
     payloads: list[bytes] = []
     small: list[bytes] = []

@@ -18,7 +18,7 @@ from .ice import IceConfig, parse_fragment, to_candidate
 
 logger = logging.getLogger(__name__)
 
-_MOST_CANDIDATES = 128
+_MAX_CANDIDATES = 128
 
 Reason = TypeVar("Reason", bound=enum.Enum)
 
@@ -29,7 +29,7 @@ async def packets_received(end: RTCRtpSender | RTCRtpReceiver) -> int:
     return sum(entry.packetsReceived for entry in stats.values() if entry.type == "transport")
 
 
-async def hang_up(peers: Iterable[RemotePeer[Any]]) -> None:
+async def close_all(peers: Iterable[RemotePeer[Any]]) -> None:
     """Close all of them, each whatever becomes of the others."""
     closing = list(peers)
     outcomes = await asyncio.gather(*(peer.close() for peer in closing), return_exceptions=True)
@@ -90,8 +90,8 @@ class RemotePeer(ABC, Generic[Reason]):
         if parsed.ufrag not in (None, self._ufrag):
             raise BadCandidateError("ICE restart is not supported: the fragment has another ice-ufrag than the offer")
         self._candidates += len(parsed.candidates)
-        if self._candidates > _MOST_CANDIDATES:
-            raise BadCandidateError(f"at most {_MOST_CANDIDATES} candidates are taken from one {self.who}")
+        if self._candidates > _MAX_CANDIDATES:
+            raise BadCandidateError(f"at most {_MAX_CANDIDATES} candidates are taken from one {self.who}")
         for value in parsed.candidates:
             await self._connection.addIceCandidate(to_candidate(value, self._mid))
 

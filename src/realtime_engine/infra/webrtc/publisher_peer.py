@@ -26,15 +26,15 @@ from .aiortc_internals import bound_decoding, bound_sources, emit_at_marker, hea
 from .codecs import codec_capabilities
 from .ice import IceConfig
 from .peer import Liveness, Patience, RemotePeer, packets_received
-from .sdp import Colours, Publication, label, parse_publication, read_colours
+from .sdp import Colours, PublishOffer, label, parse_publish_offer, read_colours
 
 _log = LogLimiter(logging.getLogger(__name__), MONOTONIC)
 
 
-_MOST_WAITING_PIXELS = 8192 * 4096
+_MAX_WAITING_PIXELS = 8192 * 4096
 
 
-class Picture(NamedTuple):
+class ReceivedPicture(NamedTuple):
     """A received frame.
 
     Attributes:
@@ -54,7 +54,7 @@ class _Decoded(NamedTuple):
     arrived_ns: int
 
 
-class Intake:
+class FrameConverter:
     """Converts decoded frames off the event loop, one after the other, the oldest of those that wait first.
 
     Args:
@@ -70,7 +70,7 @@ class Intake:
         waiting: int,
         max_side: int,
         pool: Executor | None,
-        on_picture: Callable[[Picture], None],
+        on_picture: Callable[[ReceivedPicture], None],
         on_drop: Callable[[], None],
     ) -> None:
         self._waiting: deque[_Decoded] = deque()
@@ -86,7 +86,7 @@ class Intake:
     def put(self, image: av.VideoFrame, arrived_ns: int) -> None:
         """Take a decoded frame; does not block."""
         self._pixels += image.width * image.height
-        while self._waiting and (len(self._waiting) >= self._most or self._pixels > _MOST_WAITING_PIXELS):
+        while self._waiting and (len(self._waiting) >= self._most or self._pixels > _MAX_WAITING_PIXELS):
             self._take()
             self._on_drop()
         self.received += 1
@@ -112,7 +112,7 @@ class Intake:
                 self._on_drop()
                 _log.error("a received frame could not be converted", error)
             else:
-                self._on_picture(Picture(pixels, media_ns, arrived_ns))
+                self._on_picture(ReceivedPicture(pixels, media_ns, arrived_ns))
 
 
 def _media_ns(image: av.VideoFrame) -> int:
@@ -121,8 +121,8 @@ def _media_ns(image: av.VideoFrame) -> int:
     return round(image.pts * image.time_base * NS_PER_S)
 
 
-_MOST_UNDECODED = 16
-_MOST_SOURCES = 32  # video, retransmissions and sound, again after each restart of an encoder
+_MAX_UNDECODED = 16
+_MAX_SOURCES = 32  # video, retransmissions and sound, again after each restart of an encoder
 _BLIND_NS = NS_PER_S  # packets but no picture for so long: ask for a keyframe
 
 
@@ -145,10 +145,10 @@ class PublisherPeer(RemotePeer[PublisherEnd]):
     def __init__(
         self,
         connection: RTCPeerConnection,
-        publication: Publication,
+        publication: PublishOffer,
         declared: VideoInput,
         *,
-        on_picture: Callable[[Picture], None],
+        on_picture: Callable[[ReceivedPicture], None],
         on_drop: Callable[[], None],
         on_closed: Callable[[PublisherEnd], None] | None,
         pool: Executor | None,
@@ -168,14 +168,14 @@ class PublisherPeer(RemotePeer[PublisherEnd]):
         self._publication = publication
         self._patience = patience
         self._clock = clock
-        self._intake = Intake(declared.held, declared.max_side, pool, on_picture, on_drop)
+        self._intake = FrameConverter(declared.held, declared.max_side, pool, on_picture, on_drop)
         transceiver = connection.addTransceiver("video", direction="recvonly")
         # H264 says in each stream which colours it means, VP8 only beside it, where the sender knows how
         transceiver.setCodecPreferences(codec_capabilities((Codec.H264, Codec.VP8)))
         self._transceiver = transceiver
         self._receiver: RTCRtpReceiver = transceiver.receiver
         self._colours: Colours | None = None
-        bound_decoding(self._receiver, _MOST_UNDECODED, on_drop)
+        bound_decoding(self._receiver, _MAX_UNDECODED, on_drop)
         emit_at_marker(self._receiver)
         connection.on("track", self._begin_reading)
 
@@ -185,7 +185,7 @@ class PublisherPeer(RemotePeer[PublisherEnd]):
         offer_sdp: str,
         declared: VideoInput,
         *,
-        on_picture: Callable[[Picture], None],
+        on_picture: Callable[[ReceivedPicture], None],
         on_drop: Callable[[], None] = lambda: None,
         on_closed: Callable[[PublisherEnd], None] | None = None,
         ice: IceConfig | None = None,
@@ -208,7 +208,7 @@ class PublisherPeer(RemotePeer[PublisherEnd]):
         Errors: ``BadOfferError`` when the offer cannot be answered, ``NoCandidatesError`` when this machine has no
         address to offer.
         """
-        publication = parse_publication(offer_sdp)
+        publication = parse_publish_offer(offer_sdp)
         ice = ice or IceConfig()
         peer = cls(
             ice.connection(),
@@ -228,7 +228,7 @@ class PublisherPeer(RemotePeer[PublisherEnd]):
         for transceiver in self._connection.getTransceivers():
             if transceiver.kind == "audio":
                 transceiver.direction = "inactive"
-        bound_sources(self._receiver, _MOST_SOURCES)  # of the transport that all sections share from now on
+        bound_sources(self._receiver, _MAX_SOURCES)  # of the transport that all sections share from now on
         extension = self._publication.colour_extension
         if extension is not None:
             hear_extension(self._transceiver, extension, colours.URI, self._hear_colours)

@@ -25,12 +25,12 @@ from .send_queue import Loss, VideoViewer
 
 KEPT = 128  # how many packets the sender can send again
 _STALE_NS = NS_PER_S // 2
-_MOST_AGAIN = 4
-_LEAST_ROUND_TRIP_NS = NS_PER_S // 25  # with what may have queued up since it was measured
+_MAX_AGAIN = 4
+_MIN_ROUND_TRIP_NS = NS_PER_S // 25  # with what may have queued up since it was measured
 _HALF = 0x8000
 
 
-class Verdict(NamedTuple):
+class NackDecision(NamedTuple):
     """What a request (generic NACK, RFC 4585) comes to.
 
     Attributes:
@@ -41,7 +41,7 @@ class Verdict(NamedTuple):
     lost: bool
 
 
-class SentPackets:
+class RetransmissionHistory:
     """Remembers the packets of one viewer by their sequence number.
 
     A packet is not sent again when the sender has forgotten it, when it is older than half a second, which would only
@@ -74,7 +74,7 @@ class SentPackets:
             self._keyframe = None  # before the numbers wrap
         return True
 
-    def judge(self, wanted: Iterable[int]) -> Verdict:
+    def judge(self, wanted: Iterable[int]) -> NackDecision:
         """Decide on sequence numbers that the viewer misses. When one is lost, none is worth sending again.
 
         What is to be sent again counts as sent.
@@ -84,16 +84,16 @@ class SentPackets:
             if self._newest is None or _is_after(number, self._newest) or self._is_superseded(number):
                 continue
             if self._is_lost(number, self._newest):
-                return Verdict([], True)
+                return NackDecision([], True)
             again.append(number)
-        return Verdict([number for number in again if self._note_again(number)], False)
+        return NackDecision([number for number in again if self._note_again(number)], False)
 
     def _note_again(self, number: int) -> bool:
         """Count a packet that is sent again; false when that was done just now, or too often."""
         assert self._newest is not None
         times, now_ns = self._again[-1 - _distance(number, self._newest)], self._clock.now_ns()
-        way_ns = max(round(self.round_trip_s * NS_PER_S), _LEAST_ROUND_TRIP_NS)
-        if len(times) >= _MOST_AGAIN or (times and now_ns - times[-1] < way_ns):
+        way_ns = max(round(self.round_trip_s * NS_PER_S), _MIN_ROUND_TRIP_NS)
+        if len(times) >= _MAX_AGAIN or (times and now_ns - times[-1] < way_ns):
             return False
         times.append(now_ns)
         return True
@@ -126,7 +126,7 @@ class Feedback:
         self,
         viewer: VideoViewer,
         ssrc: int,
-        sent: SentPackets | None,
+        sent: RetransmissionHistory | None,
         round_trip: Callable[[RtcpReceiverInfo], float | None],
     ) -> None:
         self._viewer = viewer

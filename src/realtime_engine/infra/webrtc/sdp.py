@@ -29,8 +29,8 @@ def find_playout_extension(video: MediaDescription) -> int | None:
     return None
 
 
-_MOST_CHARACTERS = 32_768
-_MOST_LINES = 1024
+_MAX_CHARACTERS = 32_768
+_MAX_LINES = 1024
 _BASELINE = "42"  # profile_idc, the first byte of H.264's profile-level-id
 _BASELINE_DEFAULT = "42e01f"  # what an offer without a profile-level-id means
 
@@ -72,10 +72,10 @@ def parse_offer(text: str) -> Offer:
 
 def read_session(text: str) -> tuple[str, SessionDescription]:
     """An offer without candidates that cannot help, as text and parsed. Errors: ``BadOfferError``."""
-    if len(text) > _MOST_CHARACTERS:
-        raise BadOfferError(f"the SDP offer has {len(text)} characters; at most {_MOST_CHARACTERS} are read")
-    if text.count("\n") > _MOST_LINES:
-        raise BadOfferError(f"the SDP offer has {text.count(chr(10))} lines; at most {_MOST_LINES} are read")
+    if len(text) > _MAX_CHARACTERS:
+        raise BadOfferError(f"the SDP offer has {len(text)} characters; at most {_MAX_CHARACTERS} are read")
+    if text.count("\n") > _MAX_LINES:
+        raise BadOfferError(f"the SDP offer has {text.count(chr(10))} lines; at most {_MAX_LINES} are read")
     if not text.lstrip().startswith("v=0"):
         raise BadOfferError(f"expected an SDP offer, which begins with 'v=0', got {text[:40]!r}")
     try:
@@ -191,7 +191,7 @@ _LINE_OF_NUMBER = re.compile(r"a=(?:rtpmap|fmtp|rtcp-fb):(\d+) ")
 
 
 @dataclass(frozen=True)
-class Publication:
+class PublishOffer:
     """An offer to send video that can be answered.
 
     aiortc knows two of H264's profiles, while its decoder decodes all of them: it is told of one of the two, and the
@@ -225,7 +225,7 @@ class Publication:
         return "\r\n".join(lines) + "\r\n"
 
 
-def parse_publication(text: str) -> Publication:
+def parse_publish_offer(text: str) -> PublishOffer:
     """Read and check an offer to send video.
 
     One video section is sent; audio may be offered beside it, and is answered as inactive. Everything that cannot be
@@ -240,7 +240,9 @@ def parse_publication(text: str) -> Publication:
     foreign = {number for number in _numbers(video) if number not in _NUMBERS}
     profiles = _profiles(sdp, video)
     ufrag = str(head.ice and head.ice.usernameFragment)
-    return Publication(_rewritten(sdp, foreign, profiles), head.rtp.muxId, ufrag, find_color_extension(video), profiles)
+    return PublishOffer(
+        _rewritten(sdp, foreign, profiles), head.rtp.muxId, ufrag, find_color_extension(video), profiles
+    )
 
 
 def _publication_video(session: SessionDescription) -> MediaDescription:

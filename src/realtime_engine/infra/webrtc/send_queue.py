@@ -14,7 +14,7 @@ from ...core.clock import Clock
 from ..frame import FrameId
 from .bandwidth import RateMeter
 
-_MOST_UNSENT = 4
+_MAX_UNSENT = 4
 
 
 class EncodedFrame(NamedTuple):
@@ -132,7 +132,7 @@ class VideoViewer:
     @property
     def is_full(self) -> bool:
         """So much waits to be sent that one more frame would cost it a keyframe."""
-        return len(self._unsent) >= _MOST_UNSENT
+        return len(self._unsent) >= _MAX_UNSENT
 
     @property
     def waits(self) -> bool:

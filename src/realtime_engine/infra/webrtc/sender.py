@@ -13,11 +13,11 @@ from aiortc.rtp import RtcpReceiverInfo
 
 from ...core.clock import NS_PER_S, Clock
 from .aiortc_internals import hear_rtcp, is_answer, route_rtcp, sent_timestamp, take_payloads, watch_packets
-from .packet_pacer import Spread
-from .rtcp_feedback import Feedback, SentPackets, is_intra_request
+from .packet_pacer import PacketPacer
+from .rtcp_feedback import Feedback, RetransmissionHistory, is_intra_request
 from .send_queue import EncodedFrame, VideoViewer
 
-_LEAST_WAIT_NS = NS_PER_S // 1000  # what an event loop can wait for
+_MIN_WAIT_NS = NS_PER_S // 1000  # what an event loop can wait for
 _DELAYS_PER_S = 65536
 _INEXACT_S = 0.005
 
@@ -32,8 +32,8 @@ class Sending:
     def __init__(self, sender: RTCRtpSender, clock: Clock) -> None:
         self._sender = sender
         self._clock = clock
-        self._spread = Spread(clock)
-        self._sent = SentPackets(clock)
+        self._spread = PacketPacer(clock)
+        self._sent = RetransmissionHistory(clock)
         self._feedback: Feedback | None = None
         self._payloads: list[bytes] = []
         self._begins_keyframe = False
@@ -79,5 +79,5 @@ class Sending:
             return
         self._begins_keyframe = False
         wait_ns = self._spread.due_ns(size) - self._clock.now_ns()
-        if wait_ns >= _LEAST_WAIT_NS:
+        if wait_ns >= _MIN_WAIT_NS:
             await asyncio.sleep(wait_ns / NS_PER_S)

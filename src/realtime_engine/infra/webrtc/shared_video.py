@@ -15,7 +15,7 @@ from ..frame import Frame
 from .packetizer import PACKETISERS
 from .send_queue import VideoViewer
 from .stream import FrameSource, SharedStream, StreamStats
-from .tiers import Arbiter, Tier
+from .tiers import Tier, TierController
 
 _DECISION_GAP_NS = NS_PER_S // 10
 
@@ -50,7 +50,7 @@ class Ladder:
         self._epoch_ns = epoch_ns
         self._executor = executor
         self._clock = clock
-        self._arbiter: Arbiter[VideoViewer] = Arbiter(clock)
+        self._arbiter: TierController[VideoViewer] = TierController(clock)
         self._streams: dict[Tier, SharedStream] = {}
         self._stats = {tier: StreamStats() for tier in Tier}
         self._full_rate = 0

@@ -19,7 +19,7 @@ PAPER = (12, 12, 18, 175)
 INK: Rgb = (255, 255, 255)
 
 
-class Stamp:
+class Sprite:
     """A picture with opacity.
 
     Args:
@@ -43,7 +43,7 @@ class Stamp:
         under[...] = (under * keeps + ink) // 255
 
 
-def label(text: str, size: int, dot: Rgb) -> Stamp:
+def label(text: str, size: int, dot: Rgb) -> Sprite:
     """A caption: a coloured dot and a text ``size`` pixels high, on dark paper with round corners."""
     font = ImageFont.load_default(size)
     inset, width, height = size // 2, round(font.getlength(text)), round(size * 1.7)
@@ -53,17 +53,17 @@ def label(text: str, size: int, dot: Rgb) -> Stamp:
     middle, radius = height / 2, size * 0.28
     pen.ellipse((inset, middle - radius, inset + 2 * radius, middle + radius), dot)
     pen.text((inset + size, middle), text, INK, font=font, anchor="lm")
-    return Stamp(np.array(image))
+    return Sprite(np.array(image))
 
 
-def glyphs(characters: str, size: int) -> dict[str, Stamp]:
+def glyphs(characters: str, size: int) -> dict[str, Sprite]:
     """Each character by itself, in a field of its own advance and equal height."""
     font = ImageFont.load_default(size)
     stamps = {}
     for character in characters:
         image = Image.new("RGBA", (max(1, round(font.getlength(character))), round(size * 1.4)), (*INK, 0))
         ImageDraw.Draw(image).text((0, image.height / 2), character, INK, font=font, anchor="lm")
-        stamps[character] = Stamp(np.array(image))
+        stamps[character] = Sprite(np.array(image))
     return stamps
 
 
@@ -97,7 +97,7 @@ class Plan:
         self._origin = ((self.width - side) // 2, margin)
         self._unit_at = (self.width - text) // 2 + text - unit
         self._line = side + margin + margin // 2
-        self._papers = [Stamp(self._drawn(size, theme)) for theme in THEMES]
+        self._papers = [Sprite(self._drawn(size, theme)) for theme in THEMES]
 
     def press(self, frame: NDArray[np.uint8], top: int, left: int, theme: int, true: Place, dreamt: Place) -> None:
         """Lay it over a frame.

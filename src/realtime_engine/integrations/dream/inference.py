@@ -135,7 +135,7 @@ def as_input(pictures: Pictures) -> Tensor:
     return torch.from_numpy(pictures).permute(0, 3, 1, 2).float().div(127.5).sub(1)
 
 
-MOST_ERRORS = np.float32(6)
+MAX_ERRORS = np.float32(6)
 """How many of the errors that the light field expects of itself it goes astray by at full strength."""
 
 
@@ -196,7 +196,7 @@ class Chunks:
             for _ in range(self._steps_per_frame):
                 state = self._dreamer.step(state, told)
                 told[:, -1] = 0
-            errors = astray.strengths * MOST_ERRORS
+            errors = astray.strengths * MAX_ERRORS
             noise = wander(astray.seeds, astray.ages * self.shape[0] + frame, errors, self.seen_shape)
             seen.append(self._dreamer.see(state.places, codes, None if noise is None else noise.to(self.device)))
         return state, torch.stack(seen)
@@ -222,7 +222,7 @@ _REFERENCE_SEED = 0
 _KEPT_BYTES = 2**16  # of numbers: some thousand looks, each of which takes a kilobyte with what Python adds
 
 
-class Eyes:
+class PictureEncoder:
     """Looks at pictures. What was seen is kept, the encoder's weights are not."""
 
     def __init__(self, weights: Weights, field: LightField, device: torch.device) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ...core.errors import brief
 from .level import HEIGHT, THEMES, WIDTH, TrueView, first_visitor
 
-_MOST_SEEDS = 2**63
+_MAX_SEEDS = 2**63
 _rendering = threading.Lock()  # a renderer has one workspace, and pictures are wanted on two lanes
 
 
@@ -71,6 +71,6 @@ def _seed_in(context: Mapping[str, Any]) -> int:
     seed = context.get("seed")
     if seed is None:
         return 0
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < _MOST_SEEDS:
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < _MAX_SEEDS:
         raise ValueError(f"seed must be an integer from 0 to 2**63 - 1, got {brief(seed)}")
     return int(seed)

@@ -13,7 +13,7 @@ _STARTS, _KEPT = 4, 2  # guesses around the first one, and how many of them are 
 _SPREAD = (0.3, 0.3, 0.15)  # standard deviations of the guesses: cells, cells, radians
 _STEPS_OF_ALL, _STEPS_OF_BEST = 1, 3
 _PROBE = 1e-2  # cells and radians, for slopes
-_LONGEST = 0.3  # cells and radians a step
+_MAX = 0.3  # cells and radians a step
 
 
 def settle(field: LightField, latents: Tensor, place: Tensor, code: Tensor) -> Tensor:
@@ -43,7 +43,7 @@ def settle(field: LightField, latents: Tensor, place: Tensor, code: Tensor) -> T
         if step == _STEPS_OF_ALL:
             best = residual.square().mean(1).argmin()[None]
             places, damping, residual = places[best], damping[best], residual[best]
-        tried = _moved(places, _step(off, places, residual, damping).clamp(-_LONGEST, _LONGEST))
+        tried = _moved(places, _step(off, places, residual, damping).clamp(-_MAX, _MAX))
         then = off(tried)
         better = then.square().mean(1) < residual.square().mean(1)
         places = torch.where(better[:, None], tried, places)

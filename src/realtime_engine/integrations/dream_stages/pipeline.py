@@ -23,7 +23,7 @@ from ...core.streaming import (
     StreamingStageSpec,
 )
 from ...core.values import same_value
-from ..dream.inference import Astray, Chunks, Eyes, State
+from ..dream.inference import Astray, Chunks, PictureEncoder, State
 from ..dream.inputs import start_in, strength_in, theme_in
 from ..dream.level import CONTROLS
 from ..dream.model import DreamModel
@@ -57,7 +57,7 @@ Outputs: TypeAlias = list[Mapping[str, object]]
 
 
 @dataclass(frozen=True)
-class Entrance:
+class StartPose:
     """Where a session begins: (4,) its place, and the seed of what goes astray."""
 
     place: Tensor
@@ -69,11 +69,11 @@ class Encoded:
     """What encode tells denoise: the code of the theme and, with the first chunk of a session, where it begins."""
 
     code: Tensor
-    entrance: Entrance | None
+    entrance: StartPose | None
 
 
 @dataclass(frozen=True)
-class Look:
+class SessionTheme:
     """A session in encode: the wish that it has been given, and the code of that.
 
     A wish is ``{"theme": name}``, or empty while nobody has said anything.
@@ -86,9 +86,9 @@ class Look:
 class Encode:
     """Pictures to places, themes to codes; only for what is new."""
 
-    def __init__(self, eyes: Eyes) -> None:
+    def __init__(self, eyes: PictureEncoder) -> None:
         self._eyes = eyes
-        self._looks: dict[str, Look] = {}
+        self._looks: dict[str, SessionTheme] = {}
 
     def __call__(self, batch: Invocations) -> Outputs:
         entrances = self._enter([work for work in batch if work.is_first])
@@ -107,21 +107,21 @@ class Encode:
         """Session closer of the stage's actor."""
         self._looks.pop(context.session_id, None)
 
-    def _enter(self, newcomers: Invocations) -> dict[str, tuple[Look, Entrance]]:
+    def _enter(self, newcomers: Invocations) -> dict[str, tuple[SessionTheme, StartPose]]:
         contexts = [request_of(work).context for work in newcomers]
         starts = [start_in(context) for context in contexts]
         seen = self._eyes.look([start.picture for start in starts])
         return {
-            work.key.session_id: (Look(wish_in(context), look.code), Entrance(look.place, start.seed))
+            work.key.session_id: (SessionTheme(wish_in(context), look.code), StartPose(look.place, start.seed))
             for work, context, start, look in zip(newcomers, contexts, starts, seen, strict=True)
         }
 
-    def _change(self, looks: Mapping[str, Look], batch: Invocations) -> dict[str, Look]:
+    def _change(self, looks: Mapping[str, SessionTheme], batch: Invocations) -> dict[str, SessionTheme]:
         """Looks of those who wish for something else than before."""
         wishes = {work.key.session_id: mapping_in(work, "wish") for work in batch}
         changed = {name: wish for name, wish in wishes.items() if wish and not same_value(wish, looks[name].wish)}
         codes = self._eyes.codes_of([theme_in(wish) for wish in changed.values()])
-        return {name: Look(wish, code) for (name, wish), code in zip(changed.items(), codes, strict=True)}
+        return {name: SessionTheme(wish, code) for (name, wish), code in zip(changed.items(), codes, strict=True)}
 
 
 class Denoise:

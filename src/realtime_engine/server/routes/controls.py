@@ -19,12 +19,12 @@ from .sessions import Owned
 
 router = APIRouter(tags=["controls"])
 
-_MOST_UNSENT = 256
-_MOST_UNSENT_REPLIES = _MOST_UNSENT // 2  # the rest is for events, which do not wait
+_MAX_UNSENT = 256
+_MAX_UNSENT_REPLIES = _MAX_UNSENT // 2  # the rest is for events, which do not wait
 _MESSAGES_PER_S, _BURST = 500.0, 100.0
 _CHARACTERS_PER_MESSAGE = 1024  # a longer one counts as several
 _TURN = 4  # messages until others have theirs
-_PATIENCE_S = 10.0
+_TIMEOUT_S = 10.0
 
 
 @router.websocket("/sessions/{session_id}/controls")
@@ -41,7 +41,7 @@ class ControlsConnection:
     def __init__(self, socket: WebSocket, session: DemoSession) -> None:
         self._socket = socket
         self._session = session
-        self._unsent: asyncio.Queue[str] = asyncio.Queue(_MOST_UNSENT)
+        self._unsent: asyncio.Queue[str] = asyncio.Queue(_MAX_UNSENT)
         self._too_slow = asyncio.Event()
         self._bucket = TokenBucket(_MESSAGES_PER_S, _BURST)
 
@@ -77,9 +77,9 @@ class ControlsConnection:
         delay_s = self._bucket.take(1 + length // _CHARACTERS_PER_MESSAGE)
         if delay_s or count % _TURN == 0:
             await asyncio.sleep(delay_s)
-        if self._unsent.qsize() >= _MOST_UNSENT_REPLIES:
+        if self._unsent.qsize() >= _MAX_UNSENT_REPLIES:
             try:
-                await asyncio.wait_for(self._unsent.join(), _PATIENCE_S)
+                await asyncio.wait_for(self._unsent.join(), _TIMEOUT_S)
             except asyncio.TimeoutError:
                 self._too_slow.set()
 
@@ -95,11 +95,11 @@ class ControlsConnection:
         await self._socket.close(TOO_SLOW if self._too_slow.is_set() else GOING_AWAY)
 
 
-_MOST_MESSAGES = 64
+_MAX_MESSAGES = 64
 
 
 class Messages(
-    RootModel[dict[str, JsonValue] | Annotated[list[dict[str, JsonValue]], Field(max_length=_MOST_MESSAGES)]]
+    RootModel[dict[str, JsonValue] | Annotated[list[dict[str, JsonValue]], Field(max_length=_MAX_MESSAGES)]]
 ):
     """One message of the controls protocol, or several, oldest first."""
 

@@ -80,7 +80,7 @@ async def frame(session: Watched) -> Response:
 
 
 _MESSAGES_PER_S, _BURST = 500.0, 100.0
-_MOST_REASON = 100  # a close frame holds 123 bytes of it
+_MAX_REASON = 100  # a close frame holds 123 bytes of it
 
 
 @router.websocket("/sessions/{session_id}/video")
@@ -124,6 +124,6 @@ class VideoConnection:
 
     async def _close(self) -> None:
         if self._refusal is not None:
-            await self._socket.close(POLICY_VIOLATION, self._refusal[:_MOST_REASON])
+            await self._socket.close(POLICY_VIOLATION, self._refusal[:_MAX_REASON])
         else:
             await self._socket.close(TOO_SLOW if self._feed.is_stuck else GOING_AWAY)

@@ -13,7 +13,7 @@ from ..runtime import runtime_of
 from ..security import bearer, check_access, is_allowed_origin
 from ..sessions.engine_requests import Refused, SessionOver
 from ..sessions.registry import over
-from ..sessions.run_state import Hold
+from ..sessions.run_state import PauseReason
 from ..sessions.session import DemoSession
 
 router = APIRouter(tags=["sessions"])
@@ -136,7 +136,7 @@ def _described(session: DemoSession) -> dict[str, Any]:
     return {
         "session_id": session.id,
         "epoch": session.epoch,
-        "active": not session.activity.is_held(Hold.PLAYER),
+        "active": not session.activity.is_held(PauseReason.PLAYER),
         "stepped": session.activity.active,
         "viewers": session.watching,
         "idle_s": round(session.idle_s, 3),

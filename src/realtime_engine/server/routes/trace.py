@@ -18,10 +18,10 @@ from .sessions import Owned
 
 router = APIRouter(tags=["sessions"])
 
-MOST_S = 60.0
+MAX_S = 60.0
 
 
-Seconds = Annotated[float, Query(gt=0, le=MOST_S)]
+Seconds = Annotated[float, Query(gt=0, le=MAX_S)]
 
 
 @router.get("/sessions/{session_id}/trace", response_class=Response)

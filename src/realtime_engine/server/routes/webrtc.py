@@ -20,7 +20,7 @@ from .sessions import Owned, OwnedEvenIfOver
 SDP = "application/sdp"
 FRAGMENT = "application/trickle-ice-sdpfrag"
 
-_MOST_SDP = 256 * 1024
+_MAX_SDP = 256 * 1024
 
 
 async def answer(request: Request, accept: Callable[[str], Awaitable[tuple[str, RemotePeer[Any]]]]) -> Response:
@@ -29,7 +29,7 @@ async def answer(request: Request, accept: Callable[[str], Awaitable[tuple[str, 
     Args:
         accept: makes a connection of an offer; returns its id too.
     """
-    sdp = await read_text(request, _MOST_SDP, SDP)
+    sdp = await read_text(request, _MAX_SDP, SDP)
     try:
         peer_id, peer = await accept(sdp)
     except BadOfferError as error:
@@ -52,7 +52,7 @@ async def take_candidates(request: Request, peer: RemotePeer[Any] | None, peer_i
     expected = request.headers.get("if-match", "*")
     if expected not in ("*", _etag(peer_id)):
         raise Problem("precondition", f"If-Match is {expected}, this connection is {_etag(peer_id)}")
-    fragment = await read_text(request, _MOST_SDP, FRAGMENT)
+    fragment = await read_text(request, _MAX_SDP, FRAGMENT)
     try:
         await peer.add_candidate(fragment)
     except BadCandidateError as error:
@@ -97,7 +97,7 @@ async def whep_trickle(request: Request, session: Owned, viewer_id: str) -> Resp
 
 
 @router.delete("/sessions/{session_id}/whep/{viewer_id}", status_code=204)
-async def hang_up(session: OwnedEvenIfOver, viewer_id: str) -> Response:
+async def close_all(session: OwnedEvenIfOver, viewer_id: str) -> Response:
     """End the connection; nothing happens if it has ended already."""
     peer = session.viewers.get(viewer_id) if session is not None else None
     if peer is not None:

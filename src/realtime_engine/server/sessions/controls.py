@@ -27,7 +27,7 @@ from ..problems import Problem, pointer
 _log = LogLimiter(logging.getLogger(__name__), MONOTONIC)
 
 
-class Steering:
+class SessionControls:
     """One session's controls. Belongs to one event loop.
 
     The engine's inbox keeps only the newest state until the next step, which is all that late latching takes: each

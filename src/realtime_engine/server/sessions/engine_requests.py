@@ -23,7 +23,7 @@ class SessionOver(RealtimeEngineError):
         self.reason = reason
 
 
-class Asking:
+class EngineRequests:
     """Belongs to one event loop.
 
     Args:

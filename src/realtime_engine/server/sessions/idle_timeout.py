@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...core.clock import NS_PER_S
 
 
-class Attention:
+class IdleTracker:
     """Remembers when a session was last watched and steered.
 
     Args:

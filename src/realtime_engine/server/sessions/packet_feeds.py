@@ -10,7 +10,7 @@ from ...infra.controls import timing_message
 from ...infra.controls.schema import PresentedMessage, ShownFrame
 from ...infra.encoding import Codec
 from ...infra.publisher import FramePublisher
-from ...infra.telemetry.frame_latency import FrameJoiner, PageClock, PresentedFrame
+from ...infra.telemetry.frame_latency import FrameLatencyTracker, PageClock, PresentedFrame
 from ...infra.webcodecs import PacketFeed
 from ...infra.webrtc import EncodedFrame, SharedVideo
 
@@ -27,7 +27,9 @@ class PacketFeeds:
         budget_ms: milliseconds for which a frame may wait for a slow viewer.
     """
 
-    def __init__(self, video: SharedVideo, frames: FramePublisher, joiner: FrameJoiner, budget_ms: float) -> None:
+    def __init__(
+        self, video: SharedVideo, frames: FramePublisher, joiner: FrameLatencyTracker, budget_ms: float
+    ) -> None:
         self._video = video
         self._frames = frames
         self._joiner = joiner
@@ -60,7 +62,7 @@ class PacketFeeds:
                 self._joiner.left(name)
 
 
-def acknowledge(joiner: FrameJoiner, message: PresentedMessage) -> list[dict[str, Any]]:
+def acknowledge(joiner: FrameLatencyTracker, message: PresentedMessage) -> list[dict[str, Any]]:
     """Join what a page tells with what is known of its frames; the reply is how long they take, if it asks."""
     clock = PageClock(message.clock.offset, message.clock.uncertainty)
     joiner.presented(message.viewer, map(_told, message.frames), clock)

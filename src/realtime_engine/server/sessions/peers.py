@@ -11,25 +11,25 @@ from concurrent.futures import Executor
 from typing import Any
 
 from ...core.errors import RealtimeEngineError
-from ...infra.telemetry.frame_latency import FrameJoiner
+from ...infra.telemetry.frame_latency import FrameLatencyTracker
 from ...infra.video_input import VideoBuffer
 from ...infra.webrtc import (
     CloseReason,
     IceConfig,
     PeerClosedError,
-    Picture,
     PublisherEnd,
     PublisherPeer,
+    ReceivedPicture,
     SentFrame,
     SharedVideo,
     ViewerPeer,
-    hang_up,
+    close_all,
 )
 
 Send = Callable[[str], object]
 
 
-class Clients:
+class ControlConnections:
     """The connections of one session that carry control messages, whatever their transport.
 
     Args:
@@ -59,7 +59,7 @@ class Clients:
             send(text)
 
 
-_MOST_VIEWERS = 8
+_MAX_VIEWERS = 8
 
 
 class TooManyViewers(RealtimeEngineError):
@@ -79,10 +79,10 @@ class WebRtcViewers:
     def __init__(
         self,
         video: SharedVideo,
-        clients: Clients,
+        clients: ControlConnections,
         on_text: Callable[[str], list[str]],
         ice: IceConfig,
-        joiner: FrameJoiner,
+        joiner: FrameLatencyTracker,
     ) -> None:
         self._video = video
         self._clients = clients
@@ -107,8 +107,8 @@ class WebRtcViewers:
         Errors: :class:`TooManyViewers`; those of :meth:`ViewerPeer.accept`; ``PeerClosedError`` when the session ended
         meanwhile.
         """
-        if len(self._peers) + self._negotiating >= _MOST_VIEWERS:
-            raise TooManyViewers(f"at most {_MOST_VIEWERS} viewers watch one session by WebRTC")
+        if len(self._peers) + self._negotiating >= _MAX_VIEWERS:
+            raise TooManyViewers(f"at most {_MAX_VIEWERS} viewers watch one session by WebRTC")
         self._negotiating += 1
         try:
             return await self._accept(offer)
@@ -141,7 +141,7 @@ class WebRtcViewers:
     async def close(self) -> None:
         """Hang up on all of them."""
         self._closed = True
-        await hang_up(self._peers.values())
+        await close_all(self._peers.values())
 
     def _note_sent(self, viewer_id: str, sent: SentFrame) -> None:
         encoded = sent.encoded
@@ -202,7 +202,7 @@ class Publishers:
         number = 0  # until its pictures count
         gone = asyncio.Event()
 
-        def take(picture: Picture) -> None:
+        def take(picture: ReceivedPicture) -> None:
             self._on_frame()
             self._video.put(number, picture.pixels, media_ns=picture.media_ns, arrived_ns=picture.arrived_ns)
 
@@ -226,10 +226,10 @@ class Publishers:
         replaced = list(self._peers.values())
         number = self._video.begin()
         self._peers[publisher_id] = peer
-        await hang_up(replaced)
+        await close_all(replaced)
         return publisher_id, peer
 
     async def close(self) -> None:
         """Hang up on whoever sends."""
         self._closed = True
-        await hang_up(self._peers.values())
+        await close_all(self._peers.values())

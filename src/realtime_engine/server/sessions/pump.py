@@ -15,7 +15,7 @@ from ...core.loglimit import LogLimiter
 from ...core.messages import ActiveChanged, Chunk, Failed, ResetDone, SessionEvent
 from ...core.outbox import OutboxSession
 from ...infra.conversion import Converter
-from ...infra.copy_stats import Copies
+from ...infra.copy_stats import CopyStats
 from ...infra.demo import FrameFormat
 from ...infra.frame import Frame, FrameId, Picture
 from ...infra.pacing import PacedPlayer, Pacer, PacerStatistics
@@ -55,7 +55,7 @@ class Pump:
         on_event: Callable[[SessionEvent], bool],
         on_credit: Callable[[bool], None],
         pool: Executor,
-        copies: Copies | None = None,
+        copies: CopyStats | None = None,
         on_shown: Callable[[FrameId], None] = lambda _: None,
     ) -> None:
         fps = manifest.rate_hz * manifest.frames_per_chunk

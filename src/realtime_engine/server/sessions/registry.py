@@ -12,7 +12,7 @@ from typing import Any
 from ...infra.controls import ControlState
 from ..counters import Counts
 from ..problems import Problem, pointer
-from ..resources import Equipment
+from ..resources import ServerResources
 from ..security import same_secret, unauthorised
 from .controls import context_of, stage_fields
 from .engine_requests import Refused, SessionOver
@@ -51,7 +51,7 @@ _EXCEPTION = re.compile(r"[A-Z]\w*(?:: |$)")  # how the engine words a refusal t
 class Sessions:
     """Belongs to one event loop."""
 
-    def __init__(self, equipment: Equipment) -> None:
+    def __init__(self, equipment: ServerResources) -> None:
         self._equipment = equipment
         self._sessions: dict[str, DemoSession] = {}  # until the engine has let go of them
         self._over: dict[str, str] = {}  # id -> token, oldest first

@@ -7,7 +7,7 @@ import enum
 from collections.abc import Callable
 
 
-class Hold(enum.Enum):
+class PauseReason(enum.Enum):
     """A reason not to step a session."""
 
     PLAYER = "paused by its player"
@@ -15,7 +15,7 @@ class Hold(enum.Enum):
     AHEAD = "it runs ahead of its playback"
 
 
-class Activity:
+class RunState:
     """The reasons that hold one session; the engine is told when the sum of them changes.
 
     Args:
@@ -24,7 +24,7 @@ class Activity:
 
     def __init__(self, tell: Callable[[bool], None]) -> None:
         self._tell = tell
-        self._holds: set[Hold] = set()
+        self._holds: set[PauseReason] = set()
         self._unanswered = 0
         self._settled = asyncio.Event()
         self._settled.set()
@@ -38,11 +38,11 @@ class Activity:
         """Whether the engine has done all that it was told."""
         return self._settled.is_set()
 
-    def is_held(self, reason: Hold) -> bool:
+    def is_held(self, reason: PauseReason) -> bool:
         return reason in self._holds
 
-    def hold(self, reason: Hold, held: bool) -> None:
-        """Hold the session for ``reason``, or no longer."""
+    def hold(self, reason: PauseReason, held: bool) -> None:
+        """PauseReason the session for ``reason``, or no longer."""
         before = self.active
         (self._holds.add if held else self._holds.discard)(reason)
         if self.active != before:

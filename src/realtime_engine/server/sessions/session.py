@@ -28,20 +28,20 @@ from ...infra.controls import ControlState, event_message
 from ...infra.jpeg import JpegFrame, JpegPublisher
 from ...infra.mjpeg import MjpegStream
 from ...infra.publisher import FramePublisher
-from ...infra.telemetry.frame_latency import FrameJoiner
+from ...infra.telemetry.frame_latency import FrameLatencyTracker
 from ...infra.video_input import VideoBuffer
 from ...infra.webrtc import SharedVideo, StreamStats, Tier
 from ..counters import Counts
 from ..problems import Problem, stalled
-from ..resources import Equipment
-from .controls import Steering, context_of, stage_fields
-from .engine_requests import Asking, Refused, SessionOver, resolve
-from .idle_timeout import Attention
+from ..resources import ServerResources
+from .controls import SessionControls, context_of, stage_fields
+from .engine_requests import EngineRequests, Refused, SessionOver, resolve
+from .idle_timeout import IdleTracker
 from .packet_feeds import PacketFeeds, acknowledge
-from .peers import Clients, Publishers, WebRtcViewers
+from .peers import ControlConnections, Publishers, WebRtcViewers
 from .pump import Pump
 from .recordings import Recordings
-from .run_state import Activity, Hold
+from .run_state import PauseReason, RunState
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class DemoSession:
         video_input, publishers: what is sent into it, and who sends it; ``None`` if the demo takes no video.
     """
 
-    def __init__(self, equipment: Equipment, state: ControlState, on_over: Callable[[DemoSession], None]) -> None:
+    def __init__(self, equipment: ServerResources, state: ControlState, on_over: Callable[[DemoSession], None]) -> None:
         demo, config, manifest = equipment.demo, equipment.config, equipment.manifest
         self.id = secrets.token_urlsafe(9)
         self.token = secrets.token_urlsafe(24)
@@ -71,7 +71,7 @@ class DemoSession:
         self.over = asyncio.Event()
         self._demo = demo
         self._patience_s = config.stall_timeout_s
-        self._asking = Asking(equipment.inbox.put_nowait, config.stall_timeout_s)
+        self._asking = EngineRequests(equipment.inbox.put_nowait, config.stall_timeout_s)
         self._jpeg, self._pool = equipment.jpeg, equipment.pool
         self._recorder = equipment.recorder
         self._log = UNRECORDED if self._recorder is None else self._recorder.begin(self.id)
@@ -82,13 +82,13 @@ class DemoSession:
         self._snapshot: JpegFrame | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._life: asyncio.Task[None] | None = None
-        self.attention = Attention(MONOTONIC.now_ns(), grace_s=config.viewer_grace_s, timeout_s=config.idle_timeout_s)
-        self.activity = Activity(self._set_active)
-        self.clients = Clients(self._all_left)
-        self.joiner = FrameJoiner(equipment.totals)
+        self.attention = IdleTracker(MONOTONIC.now_ns(), grace_s=config.viewer_grace_s, timeout_s=config.idle_timeout_s)
+        self.activity = RunState(self._set_active)
+        self.clients = ControlConnections(self._all_left)
+        self.joiner = FrameLatencyTracker(equipment.totals)
         taken = demo.takes_video
         self.video_input = None if taken is None else VideoBuffer(taken, lambda: self.steering.act())
-        self.steering = Steering(
+        self.steering = SessionControls(
             demo,
             self.id,
             state,
@@ -129,7 +129,7 @@ class DemoSession:
             self.publisher,
             budget_ms=config.media_age_budget_ms,
             on_event=self._hear,
-            on_credit=lambda credit: self.activity.hold(Hold.AHEAD, not credit),
+            on_credit=lambda credit: self.activity.hold(PauseReason.AHEAD, not credit),
             pool=equipment.pool,
             copies=equipment.copies,
             on_shown=lambda frame: self.joiner.shown(frame) if self.jpegs.viewers else None,
@@ -215,7 +215,7 @@ class DemoSession:
     async def set_paused(self, paused: bool) -> None:
         """The player pauses it, or lets it run on. Errors: :class:`SessionOver`, :class:`Problem` (503)."""
         self._check_alive()
-        self.activity.hold(Hold.PLAYER, paused)
+        self.activity.hold(PauseReason.PLAYER, paused)
         try:
             await asyncio.wait_for(self.activity.settled(), self._patience_s)
         except asyncio.TimeoutError:
@@ -354,7 +354,7 @@ class DemoSession:
             logger.info("nobody attends to session %s any more", self.id)
             self.begin_end()
             return
-        self.activity.hold(Hold.UNWATCHED, not self.attention.wants_frames(now_ns))
+        self.activity.hold(PauseReason.UNWATCHED, not self.attention.wants_frames(now_ns))
         change_ns = self.attention.next_change_ns(now_ns)
         if change_ns is not None:
             delay_s = (change_ns - now_ns) / NS_PER_S

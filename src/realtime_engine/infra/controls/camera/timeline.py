@@ -90,7 +90,7 @@ class ControlTimeline:
 
 _KINDS = ("key_down", "key_up", "pointer_move")
 _DRIFT = 1e-4  # how far two clocks may run apart, in seconds a second
-_MOST_BEHIND_S = 2.0  # an offset that looks this much too small was that of another page
+_MAX_BEHIND_S = 2.0  # an offset that looks this much too small was that of another page
 
 
 class PlayerClock:
@@ -124,7 +124,7 @@ class PlayerClock:
         if t_ms is None:
             return
         offset_s = now_s - t_ms / 1000
-        if self._offset_s is not None and offset_s < self._offset_s + _MOST_BEHIND_S:
+        if self._offset_s is not None and offset_s < self._offset_s + _MAX_BEHIND_S:
             offset_s = min(offset_s, self._offset_s + _DRIFT * (now_s - self._learnt_s))
         self._offset_s, self._learnt_s = offset_s, now_s
 

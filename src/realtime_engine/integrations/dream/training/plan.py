@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from ..network import DreamSizes
 
-_LEAST = {"seed": 0, "dynamics_steps": 1, "picture_steps": 1, "walkers": 1, "pushes": 1, "pictures": 2, "round": 1}
+_MIN = {"seed": 0, "dynamics_steps": 1, "picture_steps": 1, "walkers": 1, "pushes": 1, "pictures": 2, "round": 1}
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Plan:
     bfloat16: bool = True
 
     def __post_init__(self) -> None:
-        for name, least in _LEAST.items():
+        for name, least in _MIN.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**63:
                 raise ValueError(f"{name} must be a whole number of {least} or more (below 2**63), got {value!r}")
