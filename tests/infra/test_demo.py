@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, Field, RootModel, ValidationError
 
-from realtime_engine import CpuReferenceEngine
-from realtime_engine.examples import CpuStageModel
+from realtime_engine.examples import CpuReferenceEngine, CpuStageModel
 from realtime_engine.infra.controls import Controls, ControlState
 from realtime_engine.infra.demo import Demo, FrameFormat
 from realtime_engine.infra.video_input import VideoInput

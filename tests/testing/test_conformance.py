@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from realtime_engine import AdmissionError, ComposedEngine, CpuReferenceEngine, Lane, ReplicaEngine, SessionInit
-from realtime_engine.examples import CpuStageModel
+from realtime_engine import AdmissionError, ComposedEngine, Lane, ReplicaEngine, SessionInit
+from realtime_engine.examples import CpuReferenceEngine, CpuStageModel
 from realtime_engine.testing import EngineCase, FaultyModel, ScriptedEngine, check_engine
 from realtime_engine.testing.conformance import CHECKS
 
