@@ -249,9 +249,12 @@ def _composed_maker(**options: Any) -> EngineMaker:
     return make
 
 
-def _replica(size: int, engine_plan: FaultPlan, model_plan: FaultPlan) -> Any:
-    children = ReplicaEngine(lambda: composed(1, model_plan, pipeline=False), max_sessions=size)
-    return FaultyEngine(children, engine_plan)
+def _replica_maker(*, parallel: bool) -> EngineMaker:
+    def make(size: int, engine_plan: FaultPlan, model_plan: FaultPlan) -> Any:
+        children = ReplicaEngine(lambda: composed(1, model_plan, pipeline=False), max_sessions=size, parallel=parallel)
+        return FaultyEngine(children, engine_plan)
+
+    return make
 
 
 COMPOSED_OPTIONS: dict[str, dict[str, Any]] = {
@@ -263,7 +266,8 @@ COMPOSED_OPTIONS: dict[str, dict[str, Any]] = {
 
 ENGINES: dict[str, EngineMaker] = {
     "scripted": _scripted,
-    "replica": _replica,
+    "replica": _replica_maker(parallel=False),
+    "replica-parallel": _replica_maker(parallel=True),
     **{name: _composed_maker(**options) for name, options in COMPOSED_OPTIONS.items()},
 }
 
