@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageCms
 
-from realtime_engine.infra.runner_io import INTERPOLATIONS, Cache, InputError, centre_crop, cover, load_image, resize
+from realtime_engine.infra.runner_io import INTERPOLATIONS, Cache, InputError, center_crop, cover, load_image, resize
 
 from .web import web
 
@@ -299,15 +299,15 @@ def weights(old: int, new: int, name: str) -> np.ndarray:
     table = np.zeros((new, old))
     scale = old / new
     for row in range(new):
-        centre = (row + 0.5) * scale
+        center = (row + 0.5) * scale
         if name == "nearest":
             table[row, math.floor(Fraction(2 * row + 1, 2) * Fraction(old, new))] = 1
             continue
         support, weight = FILTERS[name]
         widened = max(scale, 1.0)
         for at in range(old):
-            if abs(at + 0.5 - centre) < support * widened + 1:
-                table[row, at] = weight((at + 0.5 - centre) / widened)
+            if abs(at + 0.5 - center) < support * widened + 1:
+                table[row, at] = weight((at + 0.5 - center) / widened)
         table[row] /= table[row].sum()
     return table
 
@@ -350,7 +350,7 @@ def test_the_same_size_is_no_copy() -> None:
 def test_the_middle_is_cut_out(height: int, width: int, data: st.DataObject) -> None:
     h, w = data.draw(st.integers(1, height)), data.draw(st.integers(1, width))
     pixels = np.arange(height * width * 3).reshape(height, width, 3).astype(np.uint8)
-    cropped = centre_crop(pixels, h, w)
+    cropped = center_crop(pixels, h, w)
     top, left = (height - h) // 2, (width - w) // 2
     np.testing.assert_array_equal(cropped, [row[left : left + w] for row in pixels[top : top + h]])
     assert np.shares_memory(cropped, pixels)
@@ -377,7 +377,7 @@ def test_cover_keeps_the_shape_and_cuts_off_the_rest(h: int, w: int, height: int
     [np.zeros((4, 5), np.uint8), np.zeros((4, 5, 4), np.uint8), np.zeros((4, 5, 3)), np.zeros((0, 5, 3), np.uint8)],
 )
 def test_only_rgb_is_resized(pixels: np.ndarray) -> None:
-    for change in (resize, centre_crop, cover):
+    for change in (resize, center_crop, cover):
         with pytest.raises(ValueError, match="expected .* uint8"):
             change(pixels, 2, 2)
 
@@ -386,8 +386,8 @@ def test_sizes_and_names_are_checked() -> None:
     pixels = np.zeros((4, 5, 3), np.uint8)
     with pytest.raises(ValueError, match="'cubic', expected one of nearest"):
         resize(pixels, 2, 2, "cubic")
-    for change in (resize, centre_crop, cover):
+    for change in (resize, center_crop, cover):
         with pytest.raises(ValueError, match="at least one row"):
             change(pixels, 0, 2)
     with pytest.raises(ValueError, match=r"cannot crop 5 x 5 out of 4 x 5"):
-        centre_crop(pixels, 5, 5)
+        center_crop(pixels, 5, 5)

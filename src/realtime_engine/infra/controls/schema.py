@@ -42,38 +42,52 @@ class _Edge(WireModel):
 
 
 class KeyDown(_Edge):
+    """A key was pressed."""
+
     kind: Literal["key_down"]
     code: Code
 
 
 class KeyUp(_Edge):
+    """A key was released."""
+
     kind: Literal["key_up"]
     code: Code
 
 
 class PointerMove(_Edge):
+    """The pointer moved, by CSS pixels."""
+
     kind: Literal["pointer_move"]
     dx: Delta
     dy: Delta
 
 
 class ButtonDown(_Edge):
+    """A pointer button was pressed; numbered as ``MouseEvent.button``."""
+
     kind: Literal["button_down"]
     button: Button
 
 
 class ButtonUp(_Edge):
+    """A pointer button was released; numbered as ``MouseEvent.button``."""
+
     kind: Literal["button_up"]
     button: Button
 
 
 class Wheel(_Edge):
+    """The wheel turned, by CSS pixels."""
+
     kind: Literal["wheel"]
     dx: Delta
     dy: Delta
 
 
 class Tap(_Edge):
+    """A tap or click; ``x`` and ``y`` are 0 to 1 from the left and top edge of the picture."""
+
     kind: Literal["tap"]
     x: Share
     y: Share
@@ -156,12 +170,16 @@ class _Message(WireModel):
 
 
 class PointerInput(WireModel):
+    """State of the pointer; see :class:`~.devices.PointerState`."""
+
     buttons: Annotated[int, Field(ge=0, le=MAX_BUTTONS)] = 0
     x: Share = 0.5
     y: Share = 0.5
 
 
 class GamepadInput(WireModel):
+    """State of a gamepad in the W3C standard mapping."""
+
     axes: Annotated[list[float], Field(max_length=16)] = []
     buttons: Annotated[list[float], Field(max_length=32)] = []
 
@@ -249,6 +267,8 @@ class PongMessage(_Message):
 
 
 class ErrorBody(WireModel):
+    """The fault; ``field`` is a dotted path in the message."""
+
     code: ErrorCode
     detail: str
     field: str | None = None

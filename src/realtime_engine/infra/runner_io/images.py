@@ -257,7 +257,7 @@ def resize(pixels: Pixels, height: int, width: int, interpolation: str = "lanczo
     return result
 
 
-def centre_crop(pixels: Pixels, height: int, width: int) -> Pixels:
+def center_crop(pixels: Pixels, height: int, width: int) -> Pixels:
     """The middle ``height`` x ``width`` of pictures, as a view; if need be half a pixel above and left of it.
 
     Args:
@@ -288,7 +288,7 @@ def cover(pixels: Pixels, height: int, width: int, interpolation: str = "lanczos
         size = height, max(round(columns * height / rows), width)
     else:
         size = max(round(rows * width / columns), height), width
-    return np.ascontiguousarray(centre_crop(resize(pixels, *size, interpolation), height, width))
+    return np.ascontiguousarray(center_crop(resize(pixels, *size, interpolation), height, width))
 
 
 def _nearest(old: int, new: int) -> NDArray[np.int64]:
