@@ -54,7 +54,7 @@ def test_grey_is_repeated(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.png", "a.tif"])
-def test_deep_grey_is_rounded(tmp_path: Path, name: str) -> None:
+def test_deep_gray_is_rounded(tmp_path: Path, name: str) -> None:
     grey = np.concatenate([np.arange(0, 65536, 13), [65535, 128, 129, 385, 386]]).astype(np.uint16)[None]
     loaded = load_image(saved(tmp_path, grey, name))
     wanted = np.array([round(int(value) / 257) for value in grey[0]])
@@ -66,13 +66,13 @@ def test_grey_of_more_than_16_bits_is_refused(tmp_path: Path) -> None:
         load_image(saved(tmp_path, np.array([[0, 70000]], np.int32), "a.tif"))
 
 
-def test_deep_colour_is_rounded(tmp_path: Path) -> None:
+def test_deep_color_is_rounded(tmp_path: Path) -> None:
     pixels = dice(16, 16, 3, dtype="uint16")
     cv2.imwrite(str(tmp_path / "a.png"), pixels[..., ::-1])
     np.testing.assert_array_equal(load_image(tmp_path / "a.png"), np.rint(pixels / 257))
 
 
-def test_deep_colour_with_alpha_is_composited(tmp_path: Path) -> None:
+def test_deep_color_with_alpha_is_composited(tmp_path: Path) -> None:
     pixels = dice(16, 16, 4, dtype="uint16")
     pixels[:8, :, 3], pixels[8:, :, 3] = 65535, 0
     cv2.imwrite(str(tmp_path / "a.png"), pixels[..., [2, 1, 0, 3]])
@@ -105,7 +105,7 @@ def test_the_ground_has_a_name(tmp_path: Path, name: str, rgb: tuple[int, int, i
 
 
 def test_an_unknown_colour_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="'blurple': it is not a colour; give a name"):
+    with pytest.raises(InputError, match="'blurple': it is not a color; give a name"):
         load_image(saved(tmp_path, dice(2, 2, 3)), background="blurple")
 
 
@@ -187,7 +187,7 @@ def png_with(folder: Path, kind: bytes, content: bytes) -> Path:
 
 @pytest.mark.parametrize(("transfer", "name"), [(16, "PQ"), (18, "HLG")])
 def test_hdr_is_refused(tmp_path: Path, transfer: int, name: str) -> None:
-    with pytest.raises(InputError, match=rf"hdr\.png: it is HDR \({name}\), and models take SDR; export it as sRGB"):
+    with pytest.raises(InputError, match=rf"hdr\.png: it is HDR \({name}\), and models take SDR; convert it to sRGB"):
         load_image(png_with(tmp_path, b"cICP", bytes([9, transfer, 0, 1])))
 
 
@@ -211,7 +211,7 @@ def test_avif_says_what_it_is(tmp_path: Path, transfer: int) -> None:
 
 
 def test_floats_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"a\.tif: its pixels are floating point of no known range"):
+    with pytest.raises(InputError, match=r"a\.tif: its pixels are floating point of unknown range"):
         load_image(saved(tmp_path, np.zeros((2, 2), np.float32), "a.tif"))
 
 
@@ -387,7 +387,7 @@ def test_sizes_and_names_are_checked() -> None:
     with pytest.raises(ValueError, match="'cubic', expected one of nearest"):
         resize(pixels, 2, 2, "cubic")
     for change in (resize, center_crop, cover):
-        with pytest.raises(ValueError, match="at least one row"):
+        with pytest.raises(ValueError, match="height and width must be at least 1"):
             change(pixels, 0, 2)
     with pytest.raises(ValueError, match=r"cannot crop 5 x 5 out of 4 x 5"):
         center_crop(pixels, 5, 5)

@@ -1,4 +1,4 @@
-"""What a run without a server reads and writes: nothing here is needed by a demo, and nothing knows a model."""
+"""Inputs and outputs of scripts that run a model without a server: prompts, images, videos, tensors and statistics."""
 
 from .cache import Cache, local_path
 from .errors import FetchError, InputError
