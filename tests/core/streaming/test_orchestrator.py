@@ -35,9 +35,10 @@ from realtime_engine.core.streaming.types import (
     StreamingSessionCloseReason,
     StreamingSessionStatus,
 )
+from realtime_engine.testing import ManualClock
 
 from .manual_actors import InlineActor, ManualActor
-from .pipelines import Clock, chain, diamond
+from .pipelines import chain, diamond
 from .workers import TIMEOUT_S
 
 STAGES = ("encode", "denoise", "decode")
@@ -49,7 +50,7 @@ class Pipeline:
 
     def __init__(self, spec: StreamingPipelineSpec) -> None:
         self.actors = {s.stage_id: ManualActor({PRODUCES[s.stage_id]: s.stage_id}) for s in spec.stages}
-        self.clock = Clock()
+        self.clock = ManualClock()
         self.orchestrator = StreamingPipelineOrchestrator(spec, self.actors, clock=self.clock)
 
     def run(self) -> None:
@@ -105,7 +106,7 @@ def test_an_output_is_a_triple_with_its_stamps() -> None:
     with pipeline() as p:
         p.orchestrator.create_session("s")
         p.orchestrator.push_input("s", 0, "x", 1)
-        p.clock.now = 3.0
+        p.clock.advance(3.0)
         p.run()
         (output,) = p.orchestrator.poll_outputs("s")
         assert output == (0, "out", ("decode", 0))
@@ -220,14 +221,14 @@ def test_a_control_is_sampled_when_the_work_begins() -> None:
         o.push_input("s", 0, "x", 0)
         p.actors["encode"].answer()
         assert p.actors["denoise"].taken[0][0].inputs["steer"] is None
-        p.clock.now = 1.0
+        p.clock.advance(1.0)
         assert o.set_control("s", "steer", "left") == 1
-        p.clock.now = 2.0
+        p.clock.advance(1.0)
         assert o.set_control("s", "steer", "right") == 2
         begun = p.actors["denoise"].begin()
         assert begun is not None and begun.inputs == {"y": ("encode", 0), "steer": "right"}
         assert o.set_control("s", "steer", "too late") == 3
-        p.clock.now = 5.0
+        p.clock.advance(3.0)
         p.run()
         (output,) = o.poll_outputs("s")
         assert output.controls == {"steer": 2}
@@ -708,13 +709,14 @@ def test_a_task_whose_loop_is_gone_holds_nobody_up() -> None:
     """The collector throws it away, at the worst moment: while the scheduling lock is held."""
     collect = False
 
-    def clock() -> float:
-        if collect:
-            gc.collect()
-        return 0.0
+    class CollectingClock(ManualClock):
+        def now_ns(self) -> int:
+            if collect:
+                gc.collect()
+            return 0
 
     actors = {name: ManualActor({PRODUCES[name]: 0}) for name in STAGES}
-    o = StreamingPipelineOrchestrator(chain(), actors, clock=clock)
+    o = StreamingPipelineOrchestrator(chain(), actors, clock=CollectingClock())
     o.create_session("s")
 
     async def push() -> None:
@@ -815,14 +817,16 @@ def test_a_finalizer_in_the_middle_of_scheduling_is_told() -> None:
     told: list[str] = []
     meddle = False
 
-    def clock() -> float:
-        if meddle:
-            with pytest.raises(RuntimeError) as raised:
-                o.cancel_session("s")
-            told.append(str(raised.value))
-        return 0.0
+    class MeddlingClock(ManualClock):
+        def now_ns(self) -> int:
+            if meddle:
+                with pytest.raises(RuntimeError) as raised:
+                    o.cancel_session("s")
+                told.append(str(raised.value))
+            return 0
 
-    o = StreamingPipelineOrchestrator(chain(), {name: ManualActor({}) for name in STAGES}, clock=clock)
+    actors = {name: ManualActor({}) for name in STAGES}
+    o = StreamingPipelineOrchestrator(chain(), actors, clock=MeddlingClock())
     o.create_session("s")
     done = threading.Event()
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, Protocol, TypeAlias
 
+from ..clock import NS_PER_S
+
 __all__ = [
     "StreamingActorHealth",
     "StreamingActorState",
@@ -99,8 +101,8 @@ class StreamingStageInvocation:
         return StreamingStageInvocation(self.key, self.sample(), self.is_first, self.is_last)
 
 
-ControlStamp: TypeAlias = tuple[int, float]
-"""(version of a control, when it was set in monotonic seconds)"""
+ControlStamp: TypeAlias = tuple[int, int]
+"""(version of a control, when it was set in monotonic nanoseconds)"""
 
 
 class OutputTriple(NamedTuple):
@@ -117,11 +119,16 @@ class StreamingOutput(OutputTriple):
     Attributes:
         controls: control -> the version of it that this was made with, 0 for one that was not set; the oldest version
             when several stages on the way sampled it. Empty without controls.
-        emitted_at: when it could be read, in monotonic seconds.
+        emitted_ns: when it could be read, in monotonic nanoseconds.
     """
 
     controls: dict[str, int]
-    emitted_at: float
+    emitted_ns: int
+
+    @property
+    def emitted_at(self) -> float:
+        """When it could be read, in monotonic seconds."""
+        return self.emitted_ns / NS_PER_S
 
 
 class StreamingActorState(str, Enum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from ...core.clock import MONOTONIC, NS_PER_S, Clock
-from ...core.monitor import Histogram, HistogramSnapshot
+from ...core.statistics import RollingWindow, WindowSnapshot
 
 PERIOD_S = 0.02
 
@@ -23,7 +23,7 @@ class LoopMonitor:
             raise ValueError(f"a period is above 0 seconds, got {period_s!r}")
         self._period_ns = round(period_s * NS_PER_S)
         self._clock = clock
-        self._lag = Histogram()
+        self._lag = RollingWindow()
         self._due_ns = 0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -38,8 +38,8 @@ class LoopMonitor:
             self._timer.cancel()
             self._timer = None
 
-    def snapshot(self) -> HistogramSnapshot:
-        """Delays so far; :attr:`HistogramSnapshot.max_ns` is the longest."""
+    def snapshot(self) -> WindowSnapshot:
+        """Delays so far; :attr:`WindowSnapshot.peak_ns` is the longest."""
         return self._lag.snapshot()
 
     def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
