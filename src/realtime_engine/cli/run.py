@@ -89,7 +89,7 @@ def run_demo(
         files = _Files(demo, config)
     engine = built(demo, options)
     try:
-        with OfflineSession(engine, _SESSION) as session:
+        with OfflineSession(engine, _SESSION, max_chunks=demo.max_chunks) as session:
             run = _Run(demo, config, session, log, fields)
             run.make(files)
     except RunFailed as error:
@@ -123,8 +123,8 @@ class _Run:
         self.rate_hz = manifest.rate_hz
         self.fps = Fraction(manifest.rate_hz * manifest.frames_per_chunk).limit_denominator(1001)
         self.replay = Replay(demo, log, _SESSION, rate_hz=self.rate_hz, fields=fields)
-        self.chunks = config.chunks(log, self.rate_hz)
-        self.frames = 0
+        self.wanted = config.chunks(log, self.rate_hz)
+        self.chunks = self.frames = 0
         self.size = (0, 0)
         self.wall_s = 0.0
         self.periods, self.steps = RollingWindow(), RollingWindow()
@@ -142,9 +142,10 @@ class _Run:
     def make(self, files: _Files) -> None:
         """Errors: :class:`RunFailed`; ``OSError``, ``ValueError``: the film cannot be written."""
         begin_ns = last_ns = MONOTONIC.now_ns()
-        with _progress(self.chunks) as advance, Mp4Writer(files.film, self.fps, overwrite=self._overwrite) as film:
-            for chunk in self._session.play(self.replay, self.chunks):
+        with _progress(self.wanted) as advance, Mp4Writer(files.film, self.fps, overwrite=self._overwrite) as film:
+            for chunk in self._session.play(self.replay, self.wanted):
                 self._write(chunk, film)
+                self.chunks += 1
                 now_ns = MONOTONIC.now_ns()
                 self.periods.record(now_ns - last_ns)
                 self.steps.record(chunk.stamps.step_end - chunk.stamps.step_begin)
@@ -243,6 +244,8 @@ def _tell(files: _Files, run: _Run, stats: Mapping[str, Any]) -> None:
     seconds = run.frames / run.fps
     out.print(f"[bold]{escape(str(files.film))}[/]", soft_wrap=True)
     _line("film", f"{run.frames} frames, {run.size[0]}x{run.size[1]}, {float(seconds):.1f} s")
+    if run.chunks < run.wanted:
+        _line("ended", f"the rollout finished after {run.chunks} of {run.wanted} chunks")
     _line("speed", f"{run.frames / run.wall_s:.0f} fps, real-time factor {run.rtf:.2f} (below 1 keeps up)")
     _line("step", f"{stats['step_ms']['p50']:.2f} ms p50, {stats['step_ms']['p95']:.2f} ms p95")
     comparison = stats.get("comparison")

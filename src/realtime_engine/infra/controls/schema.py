@@ -266,7 +266,7 @@ class EventMessage(_Message):
     """
 
     type: Literal["event"]
-    event: Literal["attached", "reset_done", "active_changed", "failed", "rejected", "detached"]
+    event: Literal["attached", "reset_done", "active_changed", "finished", "failed", "rejected", "detached"]
     epoch: Annotated[int, Field(ge=0)]
     active: bool | None = None
     reason: str | None = None
@@ -375,6 +375,7 @@ _EVENT_NAMES: dict[type[core.SessionEvent], str] = {
     core.Attached: "attached",
     core.ResetDone: "reset_done",
     core.ActiveChanged: "active_changed",
+    core.Finished: "finished",
     core.Failed: "failed",
     core.Rejected: "rejected",
     core.Detached: "detached",

@@ -17,6 +17,7 @@ from ...core.messages import (
     Detach,
     Detached,
     Failed,
+    Finished,
     Rejected,
     Reset,
     ResetDone,
@@ -78,6 +79,7 @@ class DemoSession:
         self._resetting = asyncio.Lock()
         self._ending = False
         self._had_last_word = False
+        self._finished = False  # the rollout has ended: no chunk comes before a reset
         self._on_over = on_over
         self._snapshot: JpegFrame | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -294,8 +296,11 @@ class DemoSession:
         """Take note of what the engine says; false when that was its last word."""
         if isinstance(event, (Attached, ResetDone)):
             self.epoch = event.epoch
+            self._finished = False
             self.steering.has_begun(accepted=True)
             resolve(self._asking.attached if isinstance(event, Attached) else self._asking.reset, None)
+        elif isinstance(event, Finished):
+            self._finished = True
         elif isinstance(event, ActiveChanged):
             self.activity.answered()
             return True  # clients are told of what their player does, not of every hold
@@ -321,7 +326,7 @@ class DemoSession:
         return True
 
     def _is_owed(self) -> bool:
-        stepped = bool(self.epoch) and self.activity.active
+        stepped = bool(self.epoch) and self.activity.active and not self._finished
         return self._asking.is_waiting or self._ending or not self.activity.is_settled or stepped
 
     def _check_alive(self) -> None:
