@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import gc
 import itertools
+import os
+import signal
 import sys
 import threading
 import time
@@ -29,17 +31,19 @@ from realtime_engine.core.streaming.errors import (
     UnknownSessionError,
 )
 from realtime_engine.core.streaming.orchestrator import StreamingPipelineOrchestrator
+from realtime_engine.core.streaming.process_worker import ProcessWorker
 from realtime_engine.core.streaming.specs import StreamingPipelineSpec
 from realtime_engine.core.streaming.types import (
     StreamingActorState,
     StreamingSessionCloseReason,
     StreamingSessionStatus,
 )
+from realtime_engine.core.streaming.worker_actor import ParallelWorkerStageActor
 from realtime_engine.testing import ManualClock
 
 from .manual_actors import InlineActor, ManualActor
 from .pipelines import chain, diamond
-from .workers import TIMEOUT_S
+from .workers import TIMEOUT_S, Calculator
 
 STAGES = ("encode", "denoise", "decode")
 PRODUCES = {"encode": "y", "denoise": "z", "decode": "out", "left": "l", "right": "r", "join": "out"}
@@ -405,6 +409,43 @@ def test_wrong_outputs_fail_the_session(outputs: dict[str, object], message: str
             raise o.error("s") or AssertionError
 
 
+def test_an_actor_that_fails_for_one_session_fails_those_without_work_too() -> None:
+    def lose(work: Any) -> dict[str, object]:
+        if work.key.session_id == "culprit":
+            raise StreamingActorFailedError("the device is lost")
+        return {"y": 0}
+
+    actors: dict[str, Any] = {name: ManualActor({PRODUCES[name]: 0}) for name in STAGES}
+    actors["encode"] = LocalStageActor(lose)
+    o = StreamingPipelineOrchestrator(chain(), actors)
+    for session_id in ("idle", "culprit"):
+        o.create_session(session_id)
+    o.push_input("culprit", 0, "x", 0)
+    for session_id in ("culprit", "idle"):
+        assert o.wait_until_idle(session_id, TIMEOUT_S)
+        assert o.status(session_id) is StreamingSessionStatus.FAILED
+        assert "the device is lost" in str(o.error(session_id))
+    o.close(5.0)
+
+
+def test_a_session_fails_when_the_worker_process_of_a_stage_dies() -> None:
+    worker = ProcessWorker(Calculator)
+    actors: dict[str, Any] = {name: ManualActor({PRODUCES[name]: 0}) for name in STAGES}
+    actors["denoise"] = ParallelWorkerStageActor(worker, "double", lambda work: ((1,), {}), lambda *_: {"z": 0})
+    o = StreamingPipelineOrchestrator(chain(), actors)
+    o.create_session("s")
+
+    async def wait_for_the_end() -> None:
+        async for _ in o.outputs("s"):
+            raise AssertionError("nothing was pushed")
+
+    assert worker.pid is not None
+    os.kill(worker.pid, signal.SIGKILL)
+    with pytest.raises(StreamingActorFailedError, match=r"stage 'denoise' has failed: its process died \(signal 9\)"):
+        asyncio.run(asyncio.wait_for(wait_for_the_end(), TIMEOUT_S))
+    o.close(5.0)
+
+
 def test_no_session_begins_at_a_dead_actor() -> None:
     with pipeline() as p:
         o = p.orchestrator
@@ -437,8 +478,7 @@ def test_a_dead_actor_that_came_from_a_factory_is_replaced() -> None:
     assert isinstance(o.error("busy"), StreamingActorFailedError)
     assert o.wait_until_idle("busy")
     assert o.cleanup_error("busy") is None  # gone with the actor
-    o.push_input("quiet", 0, "x", 0)  # its state is gone too
-    assert o.status("quiet") is StreamingSessionStatus.FAILED
+    assert o.status("quiet") is StreamingSessionStatus.FAILED  # at once: its state is gone too
     o.push_input("new", 0, "x", 0)
     made[1].answer()
     assert rest["denoise"].taken and o.health().ok

@@ -12,7 +12,7 @@ from ..clock import MONOTONIC, Clock, Deadline
 from ..monitor import PipelineSnapshot
 from ..waiters import Waiter, enlist
 from .dispatcher import Dispatcher
-from .errors import StreamingBackpressureError, StreamingSessionError
+from .errors import StreamingActorFailedError, StreamingBackpressureError, StreamingSessionError
 from .graph import PipelineGraph
 from .metrics import (
     StageSpanNs,
@@ -87,7 +87,7 @@ class StreamingPipelineOrchestrator:
             raise ValueError(f"spec must be a StreamingPipelineSpec, got {spec!r}")
         self._graph = PipelineGraph(spec)
         self._clock = clock
-        self._actors = StageActors(self._graph, actors)
+        self._actors = StageActors(self._graph, actors, self._on_actor_failed)
         self._releaser = SessionReleaser(
             self._actors.stage_ids, self._actors.restartable, self._on_released, cleanup_timeout
         )
@@ -95,6 +95,7 @@ class StreamingPipelineOrchestrator:
         self._dispatcher = Dispatcher(self._scheduler, self._releaser)
         self._sessions = SessionTable(self._graph, metrics_window, self._scheduler.totals)
         self._closed = False
+        self._actors.watch()
 
     def __enter__(self) -> StreamingPipelineOrchestrator:
         return self
@@ -224,8 +225,7 @@ class StreamingPipelineOrchestrator:
                 return False
             for artifact in wanted:
                 sequence_id = session.next_input[artifact]
-                past = session.final is not None and sequence_id > session.final
-                if past or not has_room(session, self._graph, sequence_id, (artifact,)):
+                if session.is_past_end(sequence_id) or not has_room(session, self._graph, sequence_id, (artifact,)):
                     return False
             return True
 
@@ -465,6 +465,18 @@ class StreamingPipelineOrchestrator:
         with self._dispatcher:
             self._sessions.forget(session)
 
+    def _on_actor_failed(self, index: int, lane: ActorLane, error: StreamingActorFailedError) -> None:
+        """The state of its sessions is lost: they fail now, whether they have work there or not."""
+        with self._dispatcher as scheduler:
+            self._fail_sessions_of(scheduler, index, lane, error)
+
     def _on_replaced(self, index: int, lane: ActorLane, error: BaseException) -> None:
         with self._dispatcher as scheduler:
+            old = scheduler.desks[index].lane
             scheduler.replace(index, lane, error)
+            self._fail_sessions_of(scheduler, index, old, error)
+
+    def _fail_sessions_of(self, scheduler: Scheduler, index: int, lane: ActorLane, error: BaseException) -> None:
+        for session in self._sessions.all():
+            if session.status is RUNNING and session.lanes[index] is lane:
+                scheduler.end(session, StreamingSessionStatus.FAILED, StreamingSessionCloseReason.FAILED, error)

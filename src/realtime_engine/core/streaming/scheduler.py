@@ -17,6 +17,7 @@ from .progress import Controls, Slot, StageProgress
 from .session import RUNNING, StreamingSession
 from .types import (
     SchedulerCounts,
+    StreamingLastOutput,
     StreamingOutput,
     StreamingSessionCloseReason,
     StreamingSessionStatus,
@@ -148,8 +149,7 @@ class Scheduler:
 
     def answered(self, work: StageWork, outputs: Mapping[str, object] | None, error: BaseException | None) -> None:
         """An actor has answered: with exactly what the stage produces, or with an error."""
-        session, progress = work.session, work.progress
-        statistics = self.desks[progress.table.index].statistics
+        session = work.session
         if work.done:
             if not isinstance(error, WithdrawnError):
                 self._count_late(session)
@@ -161,21 +161,29 @@ class Scheduler:
             if not isinstance(error, WithdrawnError):
                 self.counts.orphaned += 1
             self._ended_if_quiet(session)
+        elif session.is_past_end(work.sequence_id):
+            self.dropped += [Slot(value, 0) for value in (outputs or {}).values()]
         elif error is not None:
-            statistics.failed += 1
+            self.desks[work.progress.table.index].statistics.failed += 1
             self.end(session, StreamingSessionStatus.FAILED, StreamingSessionCloseReason.FAILED, error)
         else:
-            progress.completed += 1
-            progress.record.completed(work.sequence_id, now_ns)
-            statistics.on_completed(now_ns, work.admitted_ns, work.begun_ns)
-            progress.missing = progress.table.full_mask & ~progress.arrived.get(progress.base, 0)
-            progress.wait_reason = WaitReason.SCHEDULER_ADMISSION
-            self._route(work, outputs or {}, controls, now_ns)
-            self._consider(progress)
-            self._check_finished(session)
+            self._completed(work, outputs or {}, controls, now_ns)
         self._admit_due(now_ns)
         if session.watchers and session.idle:
             session.notify()
+
+    def _completed(
+        self, work: StageWork, outputs: Mapping[str, object], controls: Controls | None, now_ns: int
+    ) -> None:
+        session, progress = work.session, work.progress
+        progress.completed += 1
+        progress.record.completed(work.sequence_id, now_ns)
+        self.desks[progress.table.index].statistics.on_completed(now_ns, work.admitted_ns, work.begun_ns)
+        progress.missing = progress.table.full_mask & ~progress.arrived.get(progress.base, 0)
+        progress.wait_reason = WaitReason.SCHEDULER_ADMISSION
+        self._route(work, outputs, controls, now_ns)
+        self._consider(progress)
+        self._check_finished(session)
 
     def read(self, session: StreamingSession, most: int) -> list[StreamingOutput]:
         """Up to ``most`` outputs, oldest first."""
@@ -213,23 +221,14 @@ class Scheduler:
         self._wake(session.push_line)
         self._wake(session.output_line)
         for work in tuple(session.works):
-            if work in work.lane.backlog:
-                work.lane.backlog.remove(work)
-                self._take_back(work, self._clock.now_ns())
-            else:
-                self.withdrawn.append(work)
+            self._withdraw(work)
         self._ended_if_quiet(session)
         session.notify()
         self._admit_due(self._clock.now_ns())
 
     def drain(self, session: StreamingSession) -> None:
         """Take no more inputs; what was accepted entirely goes on."""
-        session.draining = True
-        last = session.accepted - 1
-        session.final = last if session.final is None else min(last, session.final)
-        for progress in session.stages:
-            self._drop(progress, session.final + 1)
-        self._wake(session.push_line)
+        self._end_after(session, session.accepted - 1)
         self._check_finished(session)
         session.notify()
 
@@ -274,6 +273,28 @@ class Scheduler:
         session.notify()
 
     # -- steps
+
+    def _end_after(self, session: StreamingSession, final: int) -> None:
+        """Take no more inputs, and drop every sequence after ``final``."""
+        session.draining = True
+        session.final = final if session.final is None else min(final, session.final)
+        for progress in session.stages:
+            self._drop(progress, session.final + 1)
+        for work in tuple(session.works):
+            if session.is_past_end(work.sequence_id):
+                self._withdraw(work)
+        for number, sequence_id in [held for held in session.held if held[1] > session.final]:
+            del session.held[number, sequence_id]
+            self.dropped.append(session.release(self.graph.outputs[number], sequence_id))
+        self._wake(session.push_line)
+
+    def _withdraw(self, work: StageWork) -> None:
+        """Keep work from starting, if it has not."""
+        if work in work.lane.backlog:
+            work.lane.backlog.remove(work)
+            self._take_back(work, self._clock.now_ns())
+        else:
+            self.withdrawn.append(work)
 
     def _arrive(
         self, session: StreamingSession, targets: tuple[int, ...], artifact: str, sequence_id: int, now_ns: int
@@ -375,6 +396,9 @@ class Scheduler:
         for artifact, value in outputs.items():
             targets = table.targets[artifact]
             number = table.outputs.get(artifact)
+            if number is not None and isinstance(value, StreamingLastOutput):
+                value = value.value
+                self._end_after(session, sequence_id)
             slot = Slot(value, len(targets) + (number is not None), controls)
             session.slots[artifact, sequence_id] = slot
             self._arrive(session, targets, artifact, sequence_id, now_ns)
@@ -390,6 +414,7 @@ class Scheduler:
             session.emitted[number] = sequence_id + 1
             output = StreamingOutput(sequence_id, artifact, slot.value)
             output.emitted_ns = now_ns
+            output.last = sequence_id == session.final
             output.controls = {name: version for name, (version, _) in (slot.controls or {}).items()}
             session.outputs.append(output)
             session.record.on_output(now_ns)
@@ -400,7 +425,11 @@ class Scheduler:
 
     def _check_finished(self, session: StreamingSession) -> None:
         final = session.final
-        if final is None or session.finished or any(progress.completed <= final for progress in session.stages):
+        if final is None or session.finished:
+            return
+        if any(progress.base <= final for progress in session.stages):
+            return
+        if any(work.sequence_id <= final for work in session.works):
             return
         session.finished = True
         self._wake(session.output_line)

@@ -84,6 +84,10 @@ class StreamingSession:
         """How many sequences have all their inputs."""
         return min(self.next_input.values())
 
+    def is_past_end(self, sequence_id: int) -> bool:
+        """Whether the rollout ends before this sequence."""
+        return self.final is not None and sequence_id > self.final
+
     @property
     def idle(self) -> bool:
         """Nothing of it runs or could run now; one that has ended is idle once it is released."""
@@ -154,7 +158,7 @@ def check_sequence(session: StreamingSession, sequence_id: int, artifacts: Colle
     if isinstance(sequence_id, bool) or not isinstance(sequence_id, int) or sequence_id < 0:
         raise SequenceError(f"sequence_id must be an integer of 0 or more, got {sequence_id!r}")
     where = f"session {session.session_id!r}"
-    if session.final is not None and sequence_id > session.final:
+    if session.is_past_end(sequence_id):
         raise SequenceError(f"{where}: sequence {sequence_id} is past its final sequence {session.final}")
     for artifact in artifacts:
         expected = session.next_input[artifact]

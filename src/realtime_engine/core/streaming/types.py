@@ -14,6 +14,7 @@ __all__ = [
     "StreamingActorHealth",
     "StreamingActorState",
     "StreamingArtifactStats",
+    "StreamingLastOutput",
     "StreamingOutput",
     "StreamingPipelineHealth",
     "StreamingSchedulerDiagnostics",
@@ -120,15 +121,28 @@ class StreamingOutput(OutputTriple):
         controls: control -> the version of it that this was made with, 0 for one that was not set; the oldest version
             when several stages on the way sampled it. Empty without controls.
         emitted_ns: when it could be read, in monotonic nanoseconds.
+        last: it is of the last sequence of the session.
     """
 
     controls: dict[str, int]
     emitted_ns: int
+    last: bool
 
     @property
     def emitted_at(self) -> float:
         """When it could be read, in monotonic seconds."""
         return self.emitted_ns / NS_PER_S
+
+
+@dataclass(frozen=True)
+class StreamingLastOutput:
+    """Wraps the value of an output artifact: the rollout ends with this sequence.
+
+    A handler returns it in place of the value. The reader gets the value itself, and later sequences of the session,
+    also those that stages have begun, are dropped.
+    """
+
+    value: object
 
 
 class StreamingActorState(str, Enum):

@@ -74,8 +74,10 @@ class StageWork:
 
     def sample(self) -> Mapping[str, object]:
         """The work begins: see :meth:`StreamingStageInvocation.begin`."""
-        if self.session.status is not StreamingSessionStatus.RUNNING or self.invocation is None:
-            raise WithdrawnError(f"session {self.session.session_id!r} ended before this work began")
+        session = self.session
+        ended = session.status is not StreamingSessionStatus.RUNNING or session.is_past_end(self.sequence_id)
+        if ended or self.invocation is None:
+            raise WithdrawnError(f"session {session.session_id!r} ended before this work began")
         self.begun_ns = self._clock.now_ns()
         self.progress.record.begun(self.sequence_id, self.begun_ns)
         inputs = self.invocation.inputs
