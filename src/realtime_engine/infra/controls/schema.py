@@ -15,8 +15,8 @@ from ...core import messages as core
 from .devices import CODE_PATTERN, MAX_BUTTONS, clamp
 
 if TYPE_CHECKING:
+    from ...core.statistics import WindowSnapshot
     from ..frame import FrameId
-    from ..telemetry.timing import WindowSnapshot
 
 
 MAX_PENDING_EDGES = 1024
@@ -405,7 +405,7 @@ _EVENT_NAMES: dict[type[core.SessionEvent], str] = {
 }
 
 
-def _ms(duration_ns: int) -> float:
+def _ms(duration_ns: float) -> float:
     return duration_ns / 1e6
 
 

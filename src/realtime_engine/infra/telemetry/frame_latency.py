@@ -10,8 +10,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ...core.clock import MONOTONIC, NS_PER_S, Clock
 from ...core.messages import Stamps
+from ...core.statistics import RollingWindow
 from ..frame import FrameId
-from .timing import FrameRecord, Milestone, RollingWindow, StageTimes
+from .timing import FrameRecord, Milestone, StageTimes
 
 NS_PER_MS = 1_000_000
 SESSION_WINDOW = 256

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from ...core.clock import MONOTONIC, NS_PER_S, Clock
-from ...core.monitor import Histogram, HistogramSnapshot
+from ...core.statistics import RollingWindow, WindowSnapshot
 
 PERIOD_S = 0.02
 
@@ -26,7 +26,7 @@ class LoopMonitor:
             raise ValueError(f"a period is above 0 seconds, got {period_s!r}")
         self._period_ns = round(period_s * NS_PER_S)
         self._clock = clock
-        self._lag = Histogram()
+        self._lag = RollingWindow()
         self._due_ns = 0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -41,8 +41,8 @@ class LoopMonitor:
             self._timer.cancel()
             self._timer = None
 
-    def snapshot(self) -> HistogramSnapshot:
-        """Histogram of the lag so far."""
+    def snapshot(self) -> WindowSnapshot:
+        """Lag so far; :attr:`WindowSnapshot.peak_ns` is the maximum."""
         return self._lag.snapshot()
 
     def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import enum
-from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ...core.statistics import WINDOW_SIZE, RollingWindow, WindowSnapshot
 from ..frame import FrameId
-
-WINDOW = 512
 
 
 class Milestone(enum.IntEnum):
@@ -113,58 +111,10 @@ class FrameRecord:
                 yield stage.name, span[1] - span[0]
 
 
-@dataclass(frozen=True)
-class WindowSnapshot:
-    """A reading of a :class:`RollingWindow`: ``count`` and ``sum_ns`` of all values ever, the rest of the newest."""
-
-    count: int
-    sum_ns: int
-    min_ns: int
-    p50_ns: int
-    p90_ns: int
-    p95_ns: int
-    p99_ns: int
-    max_ns: int
-    mean_ns: float
-
-
-class RollingWindow:
-    """The newest durations, exactly; fixed memory, O(1) a value. Sorting waits until somebody reads.
-
-    Args:
-        size: how many values are kept.
-    """
-
-    __slots__ = ("_count", "_sum_ns", "_values")
-
-    def __init__(self, size: int = WINDOW) -> None:
-        if size < 1:
-            raise ValueError(f"size must be 1 or more, got {size!r}")
-        self._values = array("q", bytes(8 * size))
-        self._count = 0
-        self._sum_ns = 0
-
-    def record(self, duration_ns: int) -> None:
-        """Negative durations count as 0."""
-        value = max(duration_ns, 0)
-        self._values[self._count % len(self._values)] = value
-        self._count += 1
-        self._sum_ns += value
-
-    def snapshot(self) -> WindowSnapshot:
-        """Quantiles are nearest-rank; all zero without values."""
-        kept = sorted(self._values[: self._count])
-        if not kept:
-            return WindowSnapshot(0, 0, 0, 0, 0, 0, 0, 0, 0.0)
-        p50, p90, p95, p99 = (kept[-(-share * len(kept) // 100) - 1] for share in (50, 90, 95, 99))
-        mean = sum(kept) / len(kept)
-        return WindowSnapshot(self._count, self._sum_ns, kept[0], p50, p90, p95, p99, kept[-1], mean)
-
-
 class StageTimes:
     """A rolling window for each stage and transport, created at its first value."""
 
-    def __init__(self, size: int = WINDOW) -> None:
+    def __init__(self, size: int = WINDOW_SIZE) -> None:
         self._size = size
         self._windows: dict[str, dict[str, RollingWindow]] = {}
 
