@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from realtime_engine.infra.acceleration import EmbeddingCache
@@ -29,7 +29,6 @@ class Plain:
 OPERATIONS = st.lists(st.tuples(st.sampled_from("abcde"), st.none() | st.integers(0, 12)), max_size=30)
 
 
-@settings(max_examples=60, deadline=None)
 @given(OPERATIONS, st.integers(0, 20))
 def test_it_holds_what_a_plain_one_holds(operations, max_bytes):
     cache, plain = EmbeddingCache(max_bytes), Plain(max_bytes)

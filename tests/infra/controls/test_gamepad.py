@@ -1,7 +1,7 @@
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from realtime_engine.infra.controls import GamepadState
@@ -10,7 +10,6 @@ from realtime_engine.infra.controls.gamepad import read_gamepad, without_dead_zo
 deflection = st.floats(-1.5, 1.5)
 
 
-@settings(deadline=None)
 @given(deflection, deflection, st.floats(0.0, 0.9))
 def test_the_dead_zone_is_radial_and_rescaled(x, y, zone):
     length = math.hypot(x, y)

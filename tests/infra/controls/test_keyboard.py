@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from realtime_engine.infra.controls import ARROWS_AS_WASD, KeyBinding
@@ -43,7 +43,6 @@ def test_a_key_in_two_groups_must_win_in_both():
     assert last_press_wins(("KeyA", "KeyW", "KeyS"), [("KeyA", "KeyW"), ("KeyW", "KeyS")]) == ("KeyS",)
 
 
-@settings(deadline=None)
 @given(held_keys, st.lists(st.lists(st.sampled_from(sorted(WASD)), min_size=2, unique=True), max_size=3))
 def test_a_key_counts_unless_a_later_one_shares_a_group(held, groups):
     def overruled(place):

@@ -9,7 +9,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageCms
 
@@ -79,7 +79,6 @@ def test_deep_colour_with_alpha_is_composited(tmp_path: Path) -> None:
     assert (loaded[8:] == (10, 20, 30)).all()
 
 
-@settings(max_examples=20, deadline=None)
 @given(st.tuples(*[st.integers(0, 255)] * 3), st.integers(0, 2**32 - 1))
 def test_what_is_transparent_shows_the_ground(
     tmp_path_factory: pytest.TempPathFactory, ground: tuple[int, int, int], seed: int
@@ -230,7 +229,6 @@ def test_what_is_no_picture_is_refused(tmp_path: Path, content: bytes) -> None:
         load_image(tmp_path / "a.png")
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.sampled_from(["PNG", "JPEG", "WEBP", "GIF", "TIFF"]), st.data())
 def test_broken_bytes_are_refused_or_read_and_nothing_else(
     tmp_path_factory: pytest.TempPathFactory, kind: str, data: st.DataObject

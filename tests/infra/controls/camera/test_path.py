@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -26,7 +26,6 @@ def slow_exp(twist: NDArray[np.float64], seconds: float) -> NDArray[np.float64]:
     return total
 
 
-@settings(max_examples=50)
 @given(velocity, velocity, seconds)
 def test_the_exponential_is_its_power_series(v: tuple[float, ...], w: tuple[float, ...], seconds: float) -> None:
     twist = np.array([*v, *w])
@@ -39,7 +38,6 @@ def test_the_exponential_of_hardly_any_turn_is_as_exact(size: float) -> None:
     np.testing.assert_allclose(exp_se3(twist), slow_exp(twist, 1.0), atol=1e-13)
 
 
-@settings(max_examples=50)
 @given(velocity, velocity, seconds)
 def test_half_a_motion_twice_is_the_motion(v: tuple[float, ...], w: tuple[float, ...], seconds: float) -> None:
     half = exp_se3((*v, *w), seconds / 2)
@@ -52,7 +50,6 @@ def test_a_twist_of_another_shape_is_refused() -> None:
         exp_se3([1, 2, 3])
 
 
-@settings(max_examples=25)
 @given(velocity, angle, angle, rate, rate, seconds)
 def test_the_arc_is_the_sum_of_many_small_steps(
     v: tuple[float, ...], yaw: float, pitch: float, yaw_rate: float, pitch_rate: float, seconds: float
@@ -64,7 +61,6 @@ def test_the_arc_is_the_sum_of_many_small_steps(
     np.testing.assert_allclose(walk_arc(v, yaw, pitch, yaw_rate, pitch_rate, seconds), walked, atol=2e-3)
 
 
-@settings(max_examples=50)
 @given(velocity, rate, seconds)
 def test_without_pitch_the_arc_is_that_of_the_exponential(v: tuple[float, ...], yaw: float, seconds: float) -> None:
     motion = exp_se3((*v, 0, yaw, 0), seconds)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -145,7 +145,6 @@ def slow_poses(edges: list[ControlEdge], frames: int, settings: CameraSettings) 
     return np.stack(poses)
 
 
-@settings(max_examples=12, deadline=None)
 @given(EDGES, st.booleans())
 def test_the_way_is_that_of_many_small_steps(edges: list[ControlEdge], fly: bool) -> None:
     chosen = CameraSettings(FPS, speed=1.5, turn_rate=80.0, pitch_limit=40.0, fly=fly)
@@ -155,7 +154,6 @@ def test_the_way_is_that_of_many_small_steps(edges: list[ControlEdge], fly: bool
     np.testing.assert_allclose(exact, slow_poses(edges, frames, chosen), atol=edge_error)
 
 
-@settings(max_examples=40)
 @given(EDGES, st.integers(1, 31), st.booleans())
 def test_how_time_is_cut_into_chunks_does_not_matter(edges: list[ControlEdge], cut: int, fly: bool) -> None:
     whole = rig(pitch_limit=30.0, fly=fly).chunk(edges, 0.0, 32)
@@ -164,7 +162,6 @@ def test_how_time_is_cut_into_chunks_does_not_matter(edges: list[ControlEdge], c
     np.testing.assert_allclose(np.concatenate(halves), whole, atol=1e-9)
 
 
-@settings(max_examples=40)
 @given(EDGES)
 def test_how_many_frames_are_taken_does_not_matter(edges: list[ControlEdge]) -> None:
     fine = rig(fps=4 * FPS, fly=True).chunk(edges, 0.0, 64)
@@ -172,7 +169,6 @@ def test_how_many_frames_are_taken_does_not_matter(edges: list[ControlEdge]) -> 
     np.testing.assert_allclose(fine[3::4], coarse, atol=1e-9)
 
 
-@settings(max_examples=40)
 @given(EDGES)
 def test_poses_are_rigid_and_upright(edges: list[ControlEdge]) -> None:
     poses = rig(pitch_limit=60.0, fly=True).chunk(edges, 0.0, 24)

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -28,7 +28,6 @@ def test_the_axes_are_those_of_the_name_and_right_handed(system: CameraSystem) -
     assert np.linalg.det(system.to_rdf) == pytest.approx(1)
 
 
-@settings(max_examples=30)
 @given(twists, st.sampled_from(pairs), st.booleans())
 def test_there_and_back_is_the_same_to_the_bit(
     twist: list[float], pair: tuple[CameraSystem, CameraSystem], world: bool
@@ -41,7 +40,6 @@ def test_there_and_back_is_the_same_to_the_bit(
     assert np.linalg.det(there[0, :3, :3]) == pytest.approx(1)
 
 
-@settings(max_examples=30)
 @given(twists, st.sampled_from(pairs))
 def test_a_point_that_the_camera_sees_is_the_same_point(
     twist: list[float], pair: tuple[CameraSystem, CameraSystem]
@@ -65,7 +63,6 @@ def test_a_step_forward_in_each_system() -> None:
     assert gl[:3, 3].tolist() == [1, -2, -3]
 
 
-@settings(max_examples=30)
 @given(twists, twists)
 def test_the_reference_becomes_the_origin(first: list[float], second: list[float]) -> None:
     poses = np.stack([exp_se3(first), exp_se3(second)])

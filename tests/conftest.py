@@ -1,0 +1,70 @@
+"""Profiles of the property tests, and tests of parts whose extra is not installed.
+
+``make test`` runs every property on the same examples each time; ``scripts/explore`` draws new ones.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# A loaded machine draws and runs examples slowly: neither is a failure.
+settings.register_profile(
+    "test", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True, database=None
+)
+settings.register_profile(
+    "explore", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=2000, print_blob=True
+)
+settings.load_profile("test")
+
+_SERVE = (
+    "PIL aiortc av cv2 fastapi httpx multipart prometheus_client pydantic rich simplejpeg starlette typer uvicorn "
+    "websockets yaml"
+)
+_EXTRA_OF = dict.fromkeys(_SERVE.split(), "serve") | dict.fromkeys(("torch", "safetensors"), "torch")
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module:
+    return _Module.from_parent(parent, path=module_path)
+
+
+class _Module(pytest.Module):
+    """A test module, skipped as a whole where it imports a package of an extra that is not installed."""
+
+    def collect(self) -> list[pytest.Item | pytest.Collector]:
+        try:
+            return list(super().collect())
+        except self.CollectError as error:
+            _skip_without_extra(error.__cause__)
+            raise
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup() -> Generator[None]:
+    try:
+        return (yield)
+    except ImportError as error:
+        _skip_without_extra(error)
+        raise
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None]:
+    try:
+        return (yield)
+    except ImportError as error:
+        _skip_without_extra(error)
+        raise
+
+
+def _skip_without_extra(error: BaseException | None) -> None:
+    """Skip if the error says that a package is missing, and an extra installs that package."""
+    if isinstance(error, ImportError) and error.name is not None:
+        package = error.name.partition(".")[0]
+        extra = _EXTRA_OF.get(package)
+        if extra is not None and importlib.util.find_spec(package) is None:
+            pytest.skip(f"{package} is not installed: pip install 'realtime-engine[{extra}]'", allow_module_level=True)
