@@ -40,7 +40,7 @@ from realtime_engine.core.composed import ComposedEngine
 from realtime_engine.infra.offline import CapacityPoint
 from realtime_engine.integrations.dream.demo import demo
 from realtime_engine.integrations.dream.weights import SHIPPED, Weights
-from realtime_engine.integrations.dream_stages.building import build_engine
+from realtime_engine.integrations.dream_stages.pipeline import build_engine
 
 ROWS = 4
 _FRESH_SEED = 100_000

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tests.integrations.maze.reference import ReferenceRenderer
 
 from realtime_engine.core.composed import ComposedEngine
 from realtime_engine.core.contract import SessionInit
 from realtime_engine.integrations.maze.model import MazeModel
 from realtime_engine.integrations.maze.motion import Controls, Motion, first_visitor
 from realtime_engine.integrations.maze.palette import theme_of
-from realtime_engine.integrations.maze.reference import ReferenceRenderer
 from realtime_engine.integrations.maze.world import make_world
 
 WIDTH, HEIGHT, FPS = 640, 360, 30.0

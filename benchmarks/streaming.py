@@ -45,8 +45,8 @@ STAGES = ("encode", "denoise", "decode")
 SESSIONS = (1, 8, 64, 256)
 FULL = "delivery p95 at full load"
 
-LEAST = {f"chunks a second, {count}": 3000.0 for count in ("1 session", "64 sessions")}
-MOST = {
+MIN = {f"chunks a second, {count}": 3000.0 for count in ("1 session", "64 sessions")}
+MAX = {
     "CPU a chunk, 64 sessions to 1": 1.5,
     "memory growth, 100,000 chunks [kB]": 1000.0,
     **{f"delivery p95, {count} [ms]": 2.0 for count in ("1 session", "8 sessions", "64 sessions")},
@@ -349,13 +349,13 @@ def one_round(scale: float) -> Figures:
 
 
 def budget_of(name: str) -> str:
-    if name in LEAST:
-        return f">= {LEAST[name]:g}"
-    return f"<= {MOST[name]:g}" if name in MOST else ""
+    if name in MIN:
+        return f">= {MIN[name]:g}"
+    return f"<= {MAX[name]:g}" if name in MAX else ""
 
 
 def holds(name: str, value: float) -> bool:
-    return value >= LEAST.get(name, value) and value <= MOST.get(name, value)
+    return value >= MIN.get(name, value) and value <= MAX.get(name, value)
 
 
 def main() -> None:
@@ -371,7 +371,7 @@ def main() -> None:
     for name, value in figures.items():
         print(f"{name:<44}{value:>12.2f}{budget_of(name):>12}{'' if holds(name, value) else '   missed'}")
     if arguments.json is not None:
-        report = {"rounds": rounds, "figures": figures, "least": LEAST, "most": MOST}
+        report = {"rounds": rounds, "figures": figures, "least": MIN, "most": MAX}
         arguments.json.write_text(json.dumps(report, indent=2) + "\n")
 
 

@@ -25,7 +25,7 @@ from realtime_engine.infra.acceleration import (
     TensorSpec,
     overlap_runner,
 )
-from realtime_engine.infra.ranges import RangeRecorder
+from realtime_engine.infra.telemetry.cuda_ranges import RangeRecorder
 
 MIB = 2**20
 

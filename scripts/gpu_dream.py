@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from realtime_engine import ComposedEngine, SessionInit
 from realtime_engine.integrations.dream.model import DreamModel
-from realtime_engine.integrations.dream.plan import Plan
-from realtime_engine.integrations.dream.training import Training
+from realtime_engine.integrations.dream.training.plan import Plan
+from realtime_engine.integrations.dream.training.trainer import Training
 from realtime_engine.integrations.dream.weights import Weights
 
 _STEPS = 30
 _SESSIONS = 4
-_MOST_OFF = 1.0  # levels of 255, mean over a picture: matrix products round otherwise on another device
+_MAX_OFF = 1.0  # levels of 255, mean over a picture: matrix products round otherwise on another device
 
 
 def walk(device: str, sessions: list[int], **options: Any) -> list[dict[str, NDArray[np.uint8]]]:
@@ -45,7 +45,7 @@ def check_same_dream(device: str) -> tuple[bool, str]:
         for chunks, other in zip(there, here, strict=True)
         for session, chunk in chunks.items()
     ]
-    return max(off) <= _MOST_OFF, f"{max(off):.3f} levels of 255 off at most, mean of a picture"
+    return max(off) <= _MAX_OFF, f"{max(off):.3f} levels of 255 off at most, mean of a picture"
 
 
 def check_company(device: str) -> tuple[bool, str]:

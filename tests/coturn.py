@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-_PATIENCE_S = 10.0
+_TIMEOUT_S = 10.0
 _HOST = "127.0.0.1"
 
 
@@ -50,7 +50,7 @@ def coturn(*options: str) -> Iterator[Coturn]:
             yield server
         finally:
             process.kill()
-            process.wait(_PATIENCE_S)
+            process.wait(_TIMEOUT_S)
 
 
 def turnserver_path() -> str:
@@ -97,7 +97,7 @@ def _free_port() -> int:
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes], server: Coturn) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _TIMEOUT_S
     while process.poll() is None and time.monotonic() < deadline:
         with contextlib.suppress(OSError), socket.create_connection((_HOST, port), 0.5):
             return

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 _TOOLS = ("ip", "iptables", "tc")
-_PATIENCE_S = 10.0
+_TIMEOUT_S = 10.0
 _numbers = itertools.count()
 
 
@@ -148,14 +148,14 @@ def _remove_leftovers() -> None:
 
 def _remove(name: str) -> None:
     """The wire goes with its namespace, and that when its last process has gone."""
-    pids = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, timeout=_PATIENCE_S)
+    pids = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, timeout=_TIMEOUT_S)
     for pid in pids.stdout.split():
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(pid), 9)
-    subprocess.run(["ip", "netns", "delete", name], capture_output=True, timeout=_PATIENCE_S)
+    subprocess.run(["ip", "netns", "delete", name], capture_output=True, timeout=_TIMEOUT_S)
 
 
 def _run(*command: str) -> None:
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_S)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S)
     if ended.returncode != 0:
         raise RuntimeError(f"{' '.join(command)} failed: {ended.stderr.strip()}")

@@ -31,7 +31,7 @@ from realtime_engine.testing import (
     ScriptedEngine,
 )
 
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 
 
 class BatonClock:
@@ -65,7 +65,7 @@ class BatonClock:
         self._parked.release()
 
     def until_parked(self) -> None:
-        if not self._parked.acquire(timeout=PATIENCE_S):
+        if not self._parked.acquire(timeout=TIMEOUT_S):
             raise TimeoutError("the serve loop hangs: it neither waits nor ends")
 
     def go_on(self) -> None:
@@ -125,7 +125,7 @@ class Served:
             self.loop.request_stop()
             self.clock.go_on()
             self.clock.until_parked()
-        self._thread.join(PATIENCE_S)
+        self._thread.join(TIMEOUT_S)
         for sink in self.sinks.values():
             sink.drain()
 

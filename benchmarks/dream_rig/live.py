@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from realtime_engine.core.contract import RealtimeInterface
+from realtime_engine.core.inbox import Inbox
 from realtime_engine.core.messages import Action, Attach, Chunk, Detach, Failed, Rejected
-from realtime_engine.core.queues import Inbox, Outbox
+from realtime_engine.core.outbox import Outbox
 from realtime_engine.core.serve import run_engine
 from realtime_engine.infra.demo import Demo
 from realtime_engine.infra.offline import CapacityPoint, measure_capacity
 
 from .sessions import WALK
 
-_PATIENCE_S = 60.0
+_TIMEOUT_S = 60.0
 
 
 def live_points(engine: RealtimeInterface, demo: Demo, seconds: float, most: int) -> list[CapacityPoint]:
@@ -61,7 +62,7 @@ class Guests:
         self._tasks.append(asyncio.create_task(self._read(name, first)))
         self._inbox.put_nowait(Attach(name, {"seed": seed}))
         self._inbox.put_nowait(Action(name, WALK))
-        await asyncio.wait_for(first.wait(), _PATIENCE_S)
+        await asyncio.wait_for(first.wait(), _TIMEOUT_S)
         return self.moments[name][0] - began
 
     def leave(self, name: str) -> None:

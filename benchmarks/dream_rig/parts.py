@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from realtime_engine.integrations.dream.chunks import Astray, Chunks
-from realtime_engine.integrations.dream.dreamer import Dreamer, Pictures, State
-from realtime_engine.integrations.dream.walks import CONTROLS
+from realtime_engine.integrations.dream.inference import Astray, Chunks, Dreamer, Pictures, State
+from realtime_engine.integrations.dream.level import CONTROLS
 from realtime_engine.integrations.dream.weights import Weights
 
 PARTS = ("dynamics", "light field", "decoder", "upscale")

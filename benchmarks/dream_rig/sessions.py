@@ -12,10 +12,10 @@ from realtime_engine.core.composed import ComposedEngine
 from realtime_engine.core.contract import RealtimeInterface, SessionInit
 from realtime_engine.core.replica import ReplicaEngine
 from realtime_engine.core.streaming import ChunkRequest, StreamingEngine
-from realtime_engine.core.streaming.request import PlayerInput
+from realtime_engine.core.streaming.epoch import PlayerInput
 from realtime_engine.integrations.dream.model import DreamModel
 from realtime_engine.integrations.dream.weights import Weights
-from realtime_engine.integrations.dream_stages.building import build_engine
+from realtime_engine.integrations.dream_stages.pipeline import build_engine
 
 WALK = {"forward": 1.0, "turn": 0.3}
 PLAIN, PIPELINED, STAGES, STAGES_DUE = "batch", "batch, pipelined", "stage graph", "stage graph, rows due"

@@ -13,10 +13,11 @@ from typing import Protocol
 import av
 from aiortc import RTCConfiguration, RTCPeerConnection, RTCSessionDescription, VideoStreamTrack
 
+from realtime_engine.infra.encoding import Codec
 from realtime_engine.infra.frame import Frame, FrameId
-from realtime_engine.infra.loop_monitor import LoopMonitor
 from realtime_engine.infra.publisher import FramePublisher
-from realtime_engine.infra.webrtc import Codec, SharedVideo, ViewerPeer
+from realtime_engine.infra.telemetry.server_stats import LoopMonitor
+from realtime_engine.infra.webrtc import SharedVideo, ViewerPeer
 from webrtc_rig.scene import pictures
 
 FPS = 30

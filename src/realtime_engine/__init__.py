@@ -13,6 +13,7 @@ from .core.errors import (
     SessionClaimedError,
     StepFailure,
 )
+from .core.inbox import Inbox
 from .core.lanes import Lane
 from .core.messages import (
     Action,
@@ -32,7 +33,7 @@ from .core.messages import (
     Stamps,
 )
 from .core.monitor import ServeMonitor, ServeSnapshot
-from .core.queues import Inbox, Outbox, OutboxSession
+from .core.outbox import Outbox, OutboxSession
 from .core.replica import ReplicaEngine
 from .core.serve import default_serve, run_engine
 from .core.stages import Stage, StageBatch, StageModel

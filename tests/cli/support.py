@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 SRC = Path(__file__).parents[2] / "src"
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SRC), "PYTHONUNBUFFERED": "1", "COLUMNS": "200"}
 
 
@@ -41,8 +41,8 @@ class Command:
 
     def __exit__(self, *_: object) -> None:
         self._process.kill()
-        self._process.wait(PATIENCE_S)
-        self._reader.join(PATIENCE_S)
+        self._process.wait(TIMEOUT_S)
+        self._reader.join(TIMEOUT_S)
         assert self._process.stdout is not None
         self._process.stdout.close()
 
@@ -55,7 +55,7 @@ class Command:
         return self.wait_for_output(r"(http://[\d.]+:\d+)/").group(1)
 
     def wait_for_output(self, pattern: str) -> re.Match[str]:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while (found := re.search(pattern, self.output)) is None:
             running = self._process.poll() is None or self._reader.is_alive()
             assert running and time.monotonic() < deadline, f"never printed {pattern!r}, but:\n{self.output}"
@@ -64,17 +64,17 @@ class Command:
 
     def get(self, path: str) -> Any:
         """The JSON at an address of the server, as soon as it answers without an error and the model is ready."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         url = self.url()
         while not self._is_ready(url):
             assert time.monotonic() < deadline, f"never ready:\n{self.output}"
             time.sleep(0.01)
-        with urllib.request.urlopen(f"{url}/{path}", timeout=PATIENCE_S) as answer:
+        with urllib.request.urlopen(f"{url}/{path}", timeout=TIMEOUT_S) as answer:
             return json.load(answer)
 
     def _is_ready(self, url: str) -> bool:
         try:
-            with urllib.request.urlopen(f"{url}/readyz", timeout=PATIENCE_S):
+            with urllib.request.urlopen(f"{url}/readyz", timeout=TIMEOUT_S):
                 return True
         except urllib.error.HTTPError as error:
             error.close()
@@ -89,8 +89,8 @@ class Command:
         self._process.send_signal(number)
 
     def wait(self) -> int:
-        code = self._process.wait(PATIENCE_S)
-        self._reader.join(PATIENCE_S)
+        code = self._process.wait(TIMEOUT_S)
+        self._reader.join(TIMEOUT_S)
         return code
 
     def _read(self) -> None:

@@ -13,7 +13,7 @@ import pytest
 from realtime_engine.cli.app import run
 from realtime_engine.integrations.registry import load_demo
 
-from .support import ENVIRONMENT, PATIENCE_S
+from .support import ENVIRONMENT, TIMEOUT_S
 
 BROKEN = "import no_such_module_anywhere\n"
 FAILING = """
@@ -149,7 +149,7 @@ def test_an_error_in_an_argument_is_no_markup(capsys: pytest.CaptureFixture[str]
 def test_without_the_extra_it_says_what_to_install() -> None:
     script = "import sys; sys.modules['typer'] = None; from realtime_engine.cli import main; main()"
     ended = subprocess.run(
-        [sys.executable, "-c", script], env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE_S
+        [sys.executable, "-c", script], env=ENVIRONMENT, capture_output=True, text=True, timeout=TIMEOUT_S
     )
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == "realtime-engine needs typer: pip install 'realtime-engine[serve]'\n"

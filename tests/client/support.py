@@ -17,7 +17,7 @@ from realtime_engine.server import DemoServer, ServerConfig, create_app
 
 HEIGHT, WIDTH = 64, 96
 DARK, BRIGHT = 40, 200
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 
 
 class LampModel:
@@ -94,7 +94,7 @@ class Running:
     def stop(self) -> None:
         """As a signal would."""
         self._server.should_exit = True
-        self._thread.join(PATIENCE_S)
+        self._thread.join(TIMEOUT_S)
         assert not self._thread.is_alive(), "the server did not end"
 
     @property
@@ -103,7 +103,7 @@ class Running:
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not condition():
-        assert time.monotonic() < deadline, f"waited {PATIENCE_S} s for {what}"
+        assert time.monotonic() < deadline, f"waited {TIMEOUT_S} s for {what}"
         time.sleep(0.01)

@@ -25,7 +25,7 @@ from realtime_engine.client import (
 )
 from realtime_engine.client.client import Transport
 
-from .support import BRIGHT, DARK, HEIGHT, PATIENCE_S, WIDTH, Running, lamp
+from .support import BRIGHT, DARK, HEIGHT, TIMEOUT_S, WIDTH, Running, lamp
 
 MIDDLE = (BRIGHT + DARK) / 2
 
@@ -49,7 +49,7 @@ async def first_frame_shaped_by(client: RealtimeClient, seq: int) -> ClientFrame
                 return frame
         raise AssertionError("the client was closed")
 
-    return await asyncio.wait_for(look(), PATIENCE_S)
+    return await asyncio.wait_for(look(), TIMEOUT_S)
 
 
 async def outcome(client: RealtimeClient) -> ClientError:
@@ -63,11 +63,11 @@ async def outcome(client: RealtimeClient) -> ClientError:
             return error
         raise AssertionError("the frames ended without an error")
 
-    return await asyncio.wait_for(watch(), PATIENCE_S)
+    return await asyncio.wait_for(watch(), TIMEOUT_S)
 
 
 async def test_frames_have_pixels_and_an_identity(client: RealtimeClient) -> None:
-    frames = [await client.next_frame(PATIENCE_S) for _ in range(4)]
+    frames = [await client.next_frame(TIMEOUT_S) for _ in range(4)]
     assert all(frame.pixels.shape == (HEIGHT, WIDTH, 3) for frame in frames)
     assert all(abs(frame.pixels.mean() - DARK) < 8 for frame in frames)
     known = [frame for frame in frames if frame.seq is not None]
@@ -79,24 +79,24 @@ async def test_frames_have_pixels_and_an_identity(client: RealtimeClient) -> Non
 
 
 async def test_a_key_shows_from_its_own_action_on(client: RealtimeClient) -> None:
-    assert (await client.next_frame(PATIENCE_S)).pixels.mean() < MIDDLE
+    assert (await client.next_frame(TIMEOUT_S)).pixels.mean() < MIDDLE
     assert (await first_frame_shaped_by(client, client.press("KeyW"))).pixels.mean() > MIDDLE
     assert client.keys == ("KeyW",)
     assert (await first_frame_shaped_by(client, client.release("KeyW"))).pixels.mean() < MIDDLE
 
 
 async def test_a_reset_lets_no_older_frame_through(client: RealtimeClient) -> None:
-    await client.next_frame(PATIENCE_S)
+    await client.next_frame(TIMEOUT_S)
     epoch = await client.reset({"seed": 3})
     assert epoch == 2
-    frames = [await client.next_frame(PATIENCE_S) for _ in range(3)]
+    frames = [await client.next_frame(TIMEOUT_S) for _ in range(3)]
     assert {frame.epoch for frame in frames} <= {2, None}
 
 
 async def test_events_tell_of_pause_resume_and_refused_fields(client: RealtimeClient) -> None:
     async def hear(kind: str) -> dict[str, object]:
         while True:
-            event = await client.next_event(PATIENCE_S)
+            event = await client.next_event(TIMEOUT_S)
             if kind in (event.get("event"), event["type"]):
                 return event
 
@@ -110,7 +110,7 @@ async def test_events_tell_of_pause_resume_and_refused_fields(client: RealtimeCl
     assert (error["code"], error["field"]) == ("bad_field", "seed")
     client.send("not JSON")
     assert (await hear("error"))["seq"] is None
-    assert (await client.next_frame(PATIENCE_S)).pixels.mean() < MIDDLE
+    assert (await client.next_frame(TIMEOUT_S)).pixels.mean() < MIDDLE
 
 
 async def test_closing_gives_the_place_back_and_ends_the_iterators(server: Running, client: RealtimeClient) -> None:
@@ -121,10 +121,10 @@ async def test_closing_gives_the_place_back_and_ends_the_iterators(server: Runni
             seen.set()
 
     watching = asyncio.create_task(watch())
-    await asyncio.wait_for(seen.wait(), PATIENCE_S)
+    await asyncio.wait_for(seen.wait(), TIMEOUT_S)
     assert client.session_id in server.sessions
     await client.close()
-    await asyncio.wait_for(watching, PATIENCE_S)
+    await asyncio.wait_for(watching, TIMEOUT_S)
     assert server.sessions == set()
     with pytest.raises(ClientClosedError):
         await client.next_frame()
@@ -134,7 +134,7 @@ async def test_closing_gives_the_place_back_and_ends_the_iterators(server: Runni
 
 
 async def test_a_session_that_is_deleted_has_ended(client: RealtimeClient) -> None:
-    await client.next_frame(PATIENCE_S)
+    await client.next_frame(TIMEOUT_S)
     async with httpx.AsyncClient(trust_env=False) as http:
         url = f"{client.base_url}api/sessions/{client.session_id}"
         await http.delete(url, headers={"Authorization": f"Bearer {client.session_token}"})
@@ -146,7 +146,7 @@ async def test_a_session_that_is_deleted_has_ended(client: RealtimeClient) -> No
 
 
 async def test_a_fatal_failure_says_why(client: RealtimeClient) -> None:
-    await client.next_frame(PATIENCE_S)
+    await client.next_frame(TIMEOUT_S)
     client.set_fields(explode=True)
     error = await outcome(client)
     assert isinstance(error, SessionEndedError)
@@ -154,7 +154,7 @@ async def test_a_fatal_failure_says_why(client: RealtimeClient) -> None:
 
 
 async def test_a_server_that_stops_cannot_be_reached(server: Running, client: RealtimeClient) -> None:
-    await client.next_frame(PATIENCE_S)
+    await client.next_frame(TIMEOUT_S)
     stopping = asyncio.create_task(asyncio.to_thread(server.stop))
     assert isinstance(await outcome(client), (UnreachableError, SessionEndedError))
     await stopping
@@ -165,7 +165,7 @@ async def test_controls_without_pictures(server: Running) -> None:
     async with RealtimeClient.connect(server.url, transport="none") as client:
         client.press("KeyW")
         await client.pause()
-        assert (await client.next_event(PATIENCE_S))["type"] == "event"
+        assert (await client.next_event(TIMEOUT_S))["type"] == "event"
         with pytest.raises(TimeoutError):
             await client.next_frame(0.05)
 
@@ -194,7 +194,7 @@ async def test_a_server_with_a_token_wants_it() -> None:
             await RealtimeClient.connect(server.url, transport="none").open()
         assert caught.value.status == 401
         async with RealtimeClient.connect(server.url, transport="mjpeg", token="correct horse") as client:
-            await client.next_frame(PATIENCE_S)
+            await client.next_frame(TIMEOUT_S)
 
 
 async def test_nobody_at_the_address() -> None:
@@ -230,7 +230,7 @@ async def test_a_cancelled_connect_gives_the_place_back(server: Running, monkeyp
 
     monkeypatch.setattr(WebRtcReceiver, "channel_open", forever)
     opening = asyncio.create_task(RealtimeClient.connect(server.url).open())
-    await asyncio.wait_for(waiting.wait(), PATIENCE_S)
+    await asyncio.wait_for(waiting.wait(), TIMEOUT_S)
     opening.cancel()
     with pytest.raises(asyncio.CancelledError):
         await opening
@@ -238,9 +238,9 @@ async def test_a_cancelled_connect_gives_the_place_back(server: Running, monkeyp
 
 
 async def test_silence_means_that_the_server_has_gone(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    from realtime_engine.client.stay import Stay
+    from realtime_engine.client.session import ClientSession
 
-    monkeypatch.setattr(Stay, "_hear", lambda self, text: None)
+    monkeypatch.setattr(ClientSession, "_hear", lambda self, text: None)
     async with RealtimeClient.connect(server.url, transport="mjpeg", silence_s=0.2) as client:
         assert isinstance(await outcome(client), TransportError)
 
@@ -271,5 +271,5 @@ def test_without_the_extra_it_says_what_to_install() -> None:
         "assert 'aiortc' not in sys.modules and 'websockets' not in sys.modules\n"
         "asyncio.run(RealtimeClient.connect('http://127.0.0.1:1').open())\n"
     )
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE_S)
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=TIMEOUT_S)
     assert ended.stderr.splitlines()[-1].endswith("RealtimeClient needs httpx: pip install 'realtime-engine[serve]'")

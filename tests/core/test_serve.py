@@ -37,7 +37,7 @@ from realtime_engine import (
 from realtime_engine.core.clock import Wakeup
 from realtime_engine.testing import FaultPlan, FaultyEngine, ScriptedEngine
 
-PATIENCE_S = 10.0
+TIMEOUT_S = 10.0
 
 
 class CountingClock(MonotonicClock):
@@ -64,7 +64,7 @@ class GatedEngine(ScriptedEngine):
 
     def step(self, due: Mapping[str, Any]) -> list[StepResult]:
         self.entered.set()
-        assert self.gate.wait(PATIENCE_S)
+        assert self.gate.wait(TIMEOUT_S)
         return super().step(due)
 
 
@@ -74,7 +74,7 @@ class Running:
 
     async def end(self) -> None:
         self.stop.set()
-        await asyncio.wait_for(asyncio.shield(self.task), PATIENCE_S)
+        await asyncio.wait_for(asyncio.shield(self.task), TIMEOUT_S)
 
 
 @contextlib.asynccontextmanager
@@ -93,11 +93,11 @@ async def running(
 
 
 async def in_time(awaitable: Any) -> Any:
-    return await asyncio.wait_for(awaitable, PATIENCE_S)
+    return await asyncio.wait_for(awaitable, TIMEOUT_S)
 
 
 async def set_in_time(event: threading.Event) -> None:
-    assert await asyncio.to_thread(event.wait, PATIENCE_S)
+    assert await asyncio.to_thread(event.wait, TIMEOUT_S)
 
 
 async def rest_of(outbox: Outbox, session_id: str) -> list[Any]:
@@ -393,10 +393,10 @@ async def test_an_admission_error_whose_text_raises_is_a_rejection() -> None:
     readers = {name: outbox.session(name) for name in "ab"}
     for name in "ab":
         inbox.put_nowait(Attach(name))
-    assert isinstance(await asyncio.wait_for(readers["b"].get(), PATIENCE_S), Rejected)
-    assert isinstance(await asyncio.wait_for(readers["a"].get(), PATIENCE_S), Attached)
+    assert isinstance(await asyncio.wait_for(readers["b"].get(), TIMEOUT_S), Rejected)
+    assert isinstance(await asyncio.wait_for(readers["a"].get(), TIMEOUT_S), Attached)
     stop.set()
-    await asyncio.wait_for(task, PATIENCE_S)
+    await asyncio.wait_for(task, TIMEOUT_S)
 
 
 @pytest.mark.parametrize("stop", [None, threading.Event(), True], ids=["none", "threading", "bool"])
@@ -446,7 +446,7 @@ async def test_an_interval_of_centuries_is_slept_through() -> None:
     engine, inbox, outbox, stop = ScriptedEngine(), Inbox(), Outbox(), asyncio.Event()
     task = asyncio.create_task(default_serve(engine, inbox, outbox, stop=stop, tick_interval_s=1e10))
     inbox.put_nowait(Attach("a"))
-    chunk = await asyncio.wait_for(outbox.get(), PATIENCE_S)
+    chunk = await asyncio.wait_for(outbox.get(), TIMEOUT_S)
     assert chunk.seq == 0
     stop.set()
-    await asyncio.wait_for(task, PATIENCE_S)
+    await asyncio.wait_for(task, TIMEOUT_S)

@@ -1,6 +1,19 @@
 from __future__ import annotations
 
-from realtime_engine import Lane, Stage, StageBatch, StageModel
+import logging
+
+import pytest
+
+from realtime_engine import (
+    ComposedEngine,
+    EngineContractError,
+    Lane,
+    SessionInit,
+    Stage,
+    StageBatch,
+    StageModel,
+    StepFailure,
+)
 from realtime_engine.examples import CpuStageModel
 
 from .stage_models import RecordingModel
@@ -52,3 +65,90 @@ def test_models_and_stages_are_recognised_by_shape():
 
 def test_the_lanes_are_three():
     assert [lane.name for lane in Lane] == ["HOT", "DEFERRED", "ENCODE"]
+
+
+class NoManifest(CpuStageModel):
+    def manifest(self):
+        return {"max_sessions": 2}
+
+
+class NoStages(CpuStageModel):
+    def stages(self):
+        return None
+
+
+class BareFunction(CpuStageModel):
+    def stages(self):
+        return [lambda batch: None]
+
+
+class OneKey(CpuStageModel):
+    def heavy_keys(self):
+        return "prompt"
+
+
+class NoSeed:
+    manifest = stages = detach = CpuStageModel.manifest
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (NoManifest(), "NoManifest.manifest.* must return an EngineManifest"),
+        (NoStages(), "NoStages.stages.* must return a list"),
+        (BareFunction(), "has a lane"),
+        (OneKey(), "several keys, such as"),
+        (CpuStageModel, "got the class CpuStageModel"),
+        (NoSeed(), "no seed"),
+    ],
+    ids=["manifest", "stages", "lane", "heavy-keys", "class", "seed"],
+)
+def test_a_model_that_is_none_is_told_what_it_lacks(model, said):
+    with pytest.raises(EngineContractError, match=said):
+        ComposedEngine(model)
+
+
+def test_attach_takes_a_session_init():
+    with pytest.raises(EngineContractError, match="takes a SessionInit, got 'bob'"):
+        ComposedEngine(CpuStageModel()).attach("bob")
+
+
+class Last:
+    lane = Lane.DEFERRED
+
+    def __init__(self, fill) -> None:
+        self._fill = fill
+
+    def __call__(self, batch) -> None:
+        self._fill(batch)
+
+
+class Odd(CpuStageModel):
+    def __init__(self, fill) -> None:
+        super().__init__(2)
+        self._fill = fill
+
+    def stages(self):
+        return [*super().stages()[:2], Last(self._fill)]
+
+
+def _array(batch) -> None:
+    batch.outputs = [1, 2]
+
+
+@pytest.mark.parametrize("fill", [lambda batch: batch.outputs.update({0: "x"}), _array], ids=["by-row", "a-list"])
+def test_outputs_that_are_not_keyed_by_session_are_a_failure(fill):
+    engine = ComposedEngine(Odd(fill), pipeline=False)
+    engine.attach(SessionInit("a", {}))
+    with pytest.raises(StepFailure, match=r"must fill batch.outputs\[session_id\]"):
+        engine.step({"a": {}})
+
+
+def test_a_model_that_makes_nothing_is_said_to_once(caplog):
+    engine = ComposedEngine(Odd(lambda batch: None), pipeline=False)
+    engine.attach(SessionInit("a", {}))
+    with caplog.at_level(logging.WARNING):
+        for _ in range(100):
+            assert engine.step({"a": {}}) == []
+    (line,) = caplog.messages
+    assert "Odd has filled no batch.outputs[session_id] in 30 steps" in line

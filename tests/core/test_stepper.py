@@ -11,7 +11,7 @@ import pytest
 from realtime_engine import Chunk, EngineContractError, StepFailure, StepResult
 from realtime_engine.core.loglimit import LogLimiter
 from realtime_engine.core.monitor import ServeMonitor
-from realtime_engine.core.session import Session, Trust
+from realtime_engine.core.session import FailureQuarantine, Session
 from realtime_engine.core.stepper import Outcome, Stepper, call_hook
 from realtime_engine.testing import ManualClock
 
@@ -275,7 +275,7 @@ def test_the_begin_of_a_chunk_in_a_pipeline_is_that_of_its_own_step(depth: int) 
 
 
 def test_a_first_failure_costs_one_clean_step_apart() -> None:
-    trust = Trust()
+    trust = FailureQuarantine()
     assert not trust.apart
     trust.failed(tick=10)
     assert trust.apart and trust.failures_in_row == 1
@@ -283,7 +283,7 @@ def test_a_first_failure_costs_one_clean_step_apart() -> None:
     assert not trust.apart and trust.failures_in_row == 0
 
 
-def _clean_steps_until_together(trust: Trust) -> int:
+def _clean_steps_until_together(trust: FailureQuarantine) -> int:
     steps = 0
     while trust.apart:
         trust.stepped_cleanly()
@@ -292,7 +292,7 @@ def _clean_steps_until_together(trust: Trust) -> int:
 
 
 def test_each_relapse_doubles_the_probation_up_to_256() -> None:
-    trust = Trust()
+    trust = FailureQuarantine()
     tick, lengths = 0, []
     for _ in range(11):
         trust.failed(tick)
@@ -302,7 +302,7 @@ def test_each_relapse_doubles_the_probation_up_to_256() -> None:
 
 
 def test_failures_in_a_row_are_one_relapse() -> None:
-    trust = Trust()
+    trust = FailureQuarantine()
     for tick in range(5):
         trust.failed(tick)
     assert trust.failures_in_row == 5
@@ -310,7 +310,7 @@ def test_failures_in_a_row_are_one_relapse() -> None:
 
 
 def test_a_long_good_record_is_forgiven() -> None:
-    trust = Trust()
+    trust = FailureQuarantine()
     for tick in (0, 10, 20, 30):
         trust.failed(tick)
         _clean_steps_until_together(trust)

@@ -18,15 +18,15 @@ from realtime_engine import SessionInit
 from realtime_engine.client import ClientFrame, RealtimeClient
 from realtime_engine.infra.controls import ControlWindow
 from realtime_engine.infra.controls.camera import CameraSettings
-from realtime_engine.infra.controls.events import Edge
+from realtime_engine.infra.controls.schema import Edge
 from realtime_engine.infra.video_input import InputFrame, VideoInput, VideoWindow
 
-from ..cli.support import ENVIRONMENT, PATIENCE_S, Command
+from ..cli.support import ENVIRONMENT, TIMEOUT_S, Command
 from ..publisher import Publisher
 from ..server.support import over_http
 
 PAGE = Path(__file__).parents[2] / "docs" / "writing-a-demo.md"
-MOST_LINES = 60
+MAX_LINES = 60
 BROWN = np.full((180, 320, 3), (160, 100, 60), np.uint8)
 
 
@@ -39,7 +39,7 @@ def commands() -> list[list[str]]:
 
 
 def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE_S)
+    return subprocess.run(command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=TIMEOUT_S)
 
 
 @pytest.fixture
@@ -58,27 +58,27 @@ def url(folder: Path) -> Iterator[str]:
 
 
 def test_the_demo_is_as_short_as_it_says() -> None:
-    assert len(blocks()[0].splitlines()) <= MOST_LINES
+    assert len(blocks()[0].splitlines()) <= MAX_LINES
 
 
 async def test_the_demo_is_served_and_reacts_to_a_key(url: str) -> None:
     async with RealtimeClient.connect(url, context={"seed": 7}) as client:
-        start = lantern((await client.next_frame(PATIENCE_S)).pixels)
+        start = lantern((await client.next_frame(TIMEOUT_S)).pixels)
         seq = client.press("KeyD")
-        moved = await asyncio.wait_for(frame_to_the_right(client, start + 40), PATIENCE_S)
+        moved = await asyncio.wait_for(frame_to_the_right(client, start + 40), TIMEOUT_S)
         assert moved.action_seq is not None and moved.action_seq >= seq
         client.release("KeyD")
         client.press("KeyA")
-        await asyncio.wait_for(frame_to_the_left(client, start), PATIENCE_S)
+        await asyncio.wait_for(frame_to_the_left(client, start), TIMEOUT_S)
 
 
 async def test_the_pipeline_is_served_and_reacts_to_a_key(tmp_path: Path) -> None:
     (tmp_path / "my_pipeline.py").write_text(next(block for block in blocks() if "StreamingEngine" in block))
     with Command("serve", "my_pipeline.py:demo", "--port", "0", cwd=tmp_path) as running:
         async with RealtimeClient.connect(running.url()) as client:
-            start = lantern((await client.next_frame(PATIENCE_S)).pixels)
+            start = lantern((await client.next_frame(TIMEOUT_S)).pixels)
             seq = client.press("KeyD")
-            moved = await asyncio.wait_for(frame_to_the_right(client, start + 40), PATIENCE_S)
+            moved = await asyncio.wait_for(frame_to_the_right(client, start + 40), TIMEOUT_S)
             assert moved.action_seq is not None and moved.action_seq >= seq
         assert running.interrupt() == 0
 

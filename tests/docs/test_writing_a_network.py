@@ -15,7 +15,7 @@ import pytest
 
 from realtime_engine.client import RealtimeClient
 
-from ..cli.support import PATIENCE_S, Command
+from ..cli.support import TIMEOUT_S, Command
 
 torch = pytest.importorskip("torch")
 
@@ -92,10 +92,10 @@ async def test_the_network_is_served_as_shown_and_a_splash_is_seen(tmp_path: Pat
         running.get("api/demo")  # is ready
         async with RealtimeClient.connect(running.url(), context={"seed": 7}, transport="mjpeg") as client:
             for _ in range(30):
-                calm = await client.next_frame(PATIENCE_S)
+                calm = await client.next_frame(TIMEOUT_S)
             assert calm.pixels.shape == (216, 384, 3)
             client.press("Space")
-            await asyncio.wait_for(rough_frame(client, 1.5 * roughness(calm.pixels)), PATIENCE_S)
+            await asyncio.wait_for(rough_frame(client, 1.5 * roughness(calm.pixels)), TIMEOUT_S)
         assert running.interrupt() == 0
 
 

@@ -20,7 +20,7 @@ from playwright.sync_api import expect
 
 from .conftest import Opener
 from .maze import MazeServer
-from .walker import PATIENCE_MS, Walker
+from .walker import TIMEOUT_MS, Walker
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -73,6 +73,6 @@ def test_the_page_says_what_is_wrong_with_the_weights(chromium: str, visit: Open
     path.write_bytes(b"no weights")
     with MazeServer("--height", "212", "--weights", str(path), demo="dream") as server:
         page = visit(server).page
-        expect(page.locator("#overlay")).to_contain_text("is no safetensors file, or damaged", timeout=PATIENCE_MS)
+        expect(page.locator("#overlay")).to_contain_text("is no safetensors file, or damaged", timeout=TIMEOUT_MS)
         expect(page.locator("#overlay")).to_contain_text(path.name)
         page.context.close()

@@ -20,7 +20,7 @@ if not os.environ.get("CI"):
 
 from playwright.sync_api import expect
 
-from realtime_engine.infra.timing import PATH, STAGES
+from realtime_engine.infra.telemetry.timing import PATH, STAGES
 
 from .conftest import Opener
 from .maze import MazeServer

@@ -22,8 +22,8 @@ from .scene_picture import expected_thumbnail
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
 PORT, RELAY_PORT = 50_000, 51_000
-_PATIENCE_S = 15.0
-_MOST_WRONG = 25
+_TIMEOUT_S = 15.0
+_MAX_WRONG = 25
 _NS = 1e9
 
 
@@ -68,7 +68,7 @@ class Process:
         return self.until(lambda: next((record for record in self.records if set(names) & set(record)), None))
 
     def until(self, condition: Callable[[], Any]) -> Any:
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + _TIMEOUT_S
         while not (found := condition()):
             running = self._process.poll() is None or any(reader.is_alive() for reader in self._readers)
             assert running and time.monotonic() < deadline, f"never came; it said {''.join(self._errors)[-2000:]}"
@@ -77,9 +77,9 @@ class Process:
 
     def end(self) -> None:
         self._process.kill()
-        self._process.wait(_PATIENCE_S)
+        self._process.wait(_TIMEOUT_S)
         for reader in self._readers:
-            reader.join(_PATIENCE_S)
+            reader.join(_TIMEOUT_S)
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
             assert stream is not None
             with contextlib.suppress(BrokenPipeError):
@@ -164,7 +164,7 @@ def median_delay_s(pictures: Sequence[Seen]) -> float:
 
 def _seen(came: dict[str, Any], sent: dict[str, Any]) -> Seen:
     wrong = max(abs(a - b) for a, b in zip(came["thumbnail"], expected_thumbnail(sent["seq"]), strict=True))
-    return Seen(came["t"] / _NS, (came["t"] - sent["shown"]) / _NS, wrong <= _MOST_WRONG)
+    return Seen(came["t"] / _NS, (came["t"] - sent["shown"]) / _NS, wrong <= _MAX_WRONG)
 
 
 def _without_candidates(sdp: str) -> str:

@@ -13,16 +13,9 @@ import sys
 import time
 from typing import Any
 
+from realtime_engine.infra.encoding import Codec
 from realtime_engine.infra.frame import Frame, FrameId
-from realtime_engine.infra.webrtc import (
-    Codec,
-    IceConfig,
-    IceServer,
-    NoCandidatesError,
-    SharedVideo,
-    UdpPorts,
-    ViewerPeer,
-)
+from realtime_engine.infra.webrtc import IceConfig, IceServer, NoCandidatesError, SharedVideo, UdpPorts, ViewerPeer
 
 from ..infra.webrtc.support import FakeSource
 from .scene_picture import FPS, ScenePictures

@@ -8,7 +8,8 @@ import logging
 import sys
 from typing import Any
 
-from realtime_engine.infra.webrtc import Codec, PeerClosedError, WebRtcReceiver
+from realtime_engine.infra.encoding import Codec
+from realtime_engine.infra.webrtc import PeerClosedError, WebRtcReceiver
 
 from .scene_picture import thumbnail
 

@@ -25,7 +25,7 @@ from tests.serving import Served
 
 SENDERS = 8
 MESSAGES = 100_000
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 
 
 async def test_a_consumer_200_ms_slow_costs_the_others_no_chunk() -> None:
@@ -48,10 +48,10 @@ async def test_a_consumer_200_ms_slow_costs_the_others_no_chunk() -> None:
     readers = {name: asyncio.create_task(read(name, 0.2 if name == "slow" else 0.0)) for name in seen}
     for name in seen:
         inbox.put_nowait(Attach(name))
-    await asyncio.wait_for(enough.wait(), PATIENCE_S)
+    await asyncio.wait_for(enough.wait(), TIMEOUT_S)
     stop.set()
-    await asyncio.wait_for(task, PATIENCE_S)
-    await asyncio.wait_for(asyncio.gather(readers["quick"], readers["keen"]), PATIENCE_S)
+    await asyncio.wait_for(task, TIMEOUT_S)
+    await asyncio.wait_for(asyncio.gather(readers["quick"], readers["keen"]), TIMEOUT_S)
     readers["slow"].cancel()
     await asyncio.wait([readers["slow"]])
     for name in ("quick", "keen"):
@@ -141,11 +141,11 @@ async def test_eight_threads_put_a_hundred_thousand_messages_and_none_is_lost() 
         thread.start()
     for thread in threads:
         await asyncio.to_thread(thread.join)
-    assert await asyncio.to_thread(engine.complete.wait, PATIENCE_S)
-    await asyncio.wait_for(asyncio.gather(*counters), PATIENCE_S)
+    assert await asyncio.to_thread(engine.complete.wait, TIMEOUT_S)
+    await asyncio.wait_for(asyncio.gather(*counters), TIMEOUT_S)
     stop.set()
-    await asyncio.wait_for(task, PATIENCE_S)
-    await asyncio.wait_for(asyncio.gather(*ends), PATIENCE_S)
+    await asyncio.wait_for(task, TIMEOUT_S)
+    await asyncio.wait_for(asyncio.gather(*ends), TIMEOUT_S)
     assert engine.edges == {name: list(range(0, each, 4)) for name in names}
     assert monitor.snapshot().rejected == sum(refused.values())
     assert [end.result() for end in ends] == [Detached(name, epoch=1) for name in names]

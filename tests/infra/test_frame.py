@@ -6,17 +6,16 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from realtime_engine.infra.colour import from_i420, scale_i420, to_i420
-from realtime_engine.infra.copies import Copies, Copy
-from realtime_engine.infra.frame import Frame, FrameId
-from realtime_engine.infra.picture import Picture
+from realtime_engine.infra.color import from_i420, scale_i420, to_i420
+from realtime_engine.infra.copy_stats import Copy, CopyStats
+from realtime_engine.infra.frame import Frame, FrameId, Picture
 
 ID = FrameId("s", 1, 0, 0)
 PIXELS = np.random.default_rng(0).integers(0, 256, (9, 14, 3), dtype=np.uint8)
 
 
 def test_a_frame_of_pixels_makes_planes_once() -> None:
-    copies = Copies()
+    copies = CopyStats()
     frame = Frame(Picture(PIXELS, copies), ID)
     assert frame.pixels is PIXELS
     assert copies.snapshot()[Copy.RGB_TO_I420].times == 0
@@ -34,7 +33,7 @@ def test_bare_pixels_make_a_frame_too() -> None:
 
 
 def test_a_frame_of_planes_makes_pixels_once_in_its_own_size() -> None:
-    copies = Copies()
+    copies = CopyStats()
     planes = to_i420(PIXELS)
     frame = Frame(Picture.from_planes(planes, 9, 14, copies), ID)
     assert frame.planes() is planes
@@ -52,7 +51,7 @@ def test_planes_of_another_size_are_refused() -> None:
 
 
 def test_many_threads_share_one_conversion() -> None:
-    copies = Copies()
+    copies = CopyStats()
     frame = Frame(Picture(PIXELS, copies), ID)
     together = threading.Barrier(8)
 
@@ -66,14 +65,14 @@ def test_many_threads_share_one_conversion() -> None:
 
 
 def test_what_fails_is_not_counted() -> None:
-    copies = Copies()
+    copies = CopyStats()
     with pytest.raises(ValueError, match="float32"):
         Picture(np.zeros((4, 4, 3), np.float32), copies).planes()  # type: ignore[arg-type]
     assert copies.snapshot()[Copy.RGB_TO_I420].times == 0
 
 
 def test_each_scale_is_made_once_and_counted() -> None:
-    copies = Copies()
+    copies = CopyStats()
     frame = Frame(Picture(PIXELS, copies), ID)
     half = frame.planes(0.5)
     assert np.array_equal(half, scale_i420(to_i420(PIXELS), 0.5))

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from realtime_engine.infra import mp4
-from realtime_engine.infra.colour import from_i420, to_i420
+from realtime_engine.infra.color import from_i420, to_i420
 from realtime_engine.infra.mp4 import MissingCodecError, Mp4Writer
 
 from .full_disk import full_after

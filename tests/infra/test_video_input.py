@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from realtime_engine.core.equality import same_value
+from realtime_engine.core.inbox import Inbox
 from realtime_engine.core.messages import Action
-from realtime_engine.core.queues import Inbox
+from realtime_engine.core.values import same_value
 from realtime_engine.infra.video_input import InputFrame, VideoBuffer, VideoInput, VideoWindow
 
 

@@ -22,7 +22,7 @@ from realtime_engine.infra.demo import Demo
 from realtime_engine.infra.frame import Frame
 from realtime_engine.server import DemoServer, ServerConfig, create_app
 from realtime_engine.server.runtime import Runtime
-from realtime_engine.server.session import DemoSession
+from realtime_engine.server.sessions.session import DemoSession
 from realtime_engine.testing import ScriptedEngine
 
 HEIGHT, WIDTH = 48, 64

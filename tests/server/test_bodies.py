@@ -53,7 +53,7 @@ HEAD = b"POST /api/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("realtime_engine.server.bodies._PATIENCE_S", 0.05)
+    monkeypatch.setattr("realtime_engine.server.bodies._TIMEOUT_S", 0.05)
     async with over_http() as served:
         assert served.server is not None
         reader, writer = await asyncio.open_connection(*served.server.listener.getsockname())

@@ -7,7 +7,7 @@ from typing import Any
 from realtime_engine.core.messages import InboxMsg
 from realtime_engine.infra.control_log import SessionLog
 from realtime_engine.infra.controls import HOLD_TIMEOUT_S, ControlState
-from realtime_engine.server.steering import Steering
+from realtime_engine.server.sessions.controls import SessionControls
 from realtime_engine.testing import ManualClock
 
 from .support import CONTROLS, in_process, message, paint_demo, until
@@ -32,11 +32,11 @@ class Notes(SessionLog):
         self.notes.append(("begun", accepted))
 
 
-def steering(notes: Notes, clock: ManualClock) -> Steering:
+def steering(notes: Notes, clock: ManualClock) -> SessionControls:
     def put(action: InboxMsg) -> None:
         notes.notes.append("put")
 
-    return Steering(
+    return SessionControls(
         paint_demo(),
         "s",
         ControlState(CONTROLS, clock),

@@ -9,8 +9,8 @@ from realtime_engine.infra.mjpeg import parse_frame_id
 from realtime_engine.integrations.maze.demo import Options, demo
 from realtime_engine.server import ServerConfig, create_app
 
-from .routes.test_pictures import watching
-from .routes.test_whep import viewing
+from .routes.test_media import watching
+from .routes.test_webrtc import viewing
 from .support import message, over_http, until
 
 

@@ -14,16 +14,16 @@ from pydantic import BaseModel
 
 from realtime_engine import Chunk, ComposedEngine
 from realtime_engine.infra.control_log import ControlLog, read_log
-from realtime_engine.infra.converter import Converter
+from realtime_engine.infra.conversion import Converter
 from realtime_engine.infra.demo import Demo
 from realtime_engine.infra.offline import OfflineSession, Replay
 from realtime_engine.integrations.maze.demo import Options
 from realtime_engine.integrations.maze.demo import demo as maze
-from realtime_engine.integrations.stages.demo import Options as StagesOptions
-from realtime_engine.integrations.stages.demo import demo as stages
+from realtime_engine.integrations.maze_stages.demo import Options as StagesOptions
+from realtime_engine.integrations.maze_stages.demo import demo as stages
 from realtime_engine.server import ServerConfig, create_app
 from realtime_engine.server.runtime import Runtime
-from realtime_engine.server.session import DemoSession
+from realtime_engine.server.sessions.session import DemoSession
 
 from .support import message, until
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from realtime_engine.infra.colour import to_i420
+from realtime_engine.infra.color import to_i420
+from realtime_engine.infra.encoding import SOFTWARE_ENCODERS, Codec
 from realtime_engine.infra.webcodecs import VideoPacket
-from realtime_engine.infra.webrtc import Codec, create_encoder
 
 from .mock_demo import FPS, paint
 
@@ -25,7 +25,7 @@ def packet(number: int, action_seq: int | None, *, usable: bool = True) -> bytes
 
 @cache
 def _encoded() -> list[bytes]:
-    encoder = create_encoder(Codec.H264, FPS, 1_500_000)
+    encoder = SOFTWARE_ENCODERS(Codec.H264, FPS, 1_500_000)
     frames = [encoder.encode(to_i420(paint(index)), index == 0, at_ns=index * _NS // FPS) for index in range(_LENGTH)]
     encoder.close()
     return [b"".join(bytes(part) for part in parts) for parts in frames]

@@ -10,9 +10,8 @@ import typer
 from ..infra.demo import Demo
 from ..integrations.registry import DemoLoadError, load_demo
 from .commands import DEMO_COMMANDS, DEMO_HELP, DemoCommand
-from .console import complain, out
-from .errors import CommandError
-from .listing import print_demos, print_info
+from .console import CommandError, complain, out
+from .list import print_demos, print_info
 
 _WRONG_USE = 2
 _INTERRUPTED = 130

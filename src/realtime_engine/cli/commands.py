@@ -14,13 +14,20 @@ from ..infra.control_log import ControlLog, LogError, read_log
 from ..infra.demo import Demo
 from ..integrations.registry import load_demo
 from ..server import ServerConfig
-from .benching import BenchConfig, bench_demo
-from .console import LEVELS, configure_logging, err
-from .errors import CommandError
-from .fields import field_parameters, fields_from
-from .flags import config_from, config_parameters, option_parameters, options_from, parameter, with_default
-from .running import RunConfig, run_demo
-from .serving import serve_demo
+from .bench import BenchConfig, bench_demo
+from .console import LEVELS, CommandError, configure_logging, err
+from .flags import (
+    config_from,
+    config_parameters,
+    field_parameters,
+    fields_from,
+    option_parameters,
+    options_from,
+    parameter,
+    with_default,
+)
+from .run import RunConfig, run_demo
+from .serve import serve_demo
 
 DEMO_HELP = "Name of a demo (see: realtime-engine list), or a file: path/to/file.py:demo"
 

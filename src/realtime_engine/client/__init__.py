@@ -1,6 +1,7 @@
 """A headless client: connects like a browser. What tests, bots and benchmarks use."""
 
 from .client import RealtimeClient, Transport
+from .connection import ClientFrame
 from .errors import (
     ClientClosedError,
     ClientError,
@@ -12,7 +13,6 @@ from .errors import (
     UnavailableError,
     UnreachableError,
 )
-from .frame import ClientFrame
 
 __all__ = [
     "ClientClosedError",

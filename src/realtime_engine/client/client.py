@@ -9,14 +9,14 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args
 
+from .connection import ClientFrame
 from .errors import ClientClosedError, TransportError
-from .frame import ClientFrame
-from .hands import Hands
+from .input import InputState
 
 if TYPE_CHECKING:
-    from .link import Link
-    from .rest import Place, Rest
-    from .stay import Stay
+    from .connection import ServerConnection
+    from .rest import Rest, SessionGrant
+    from .session import ClientSession
 
 Transport: TypeAlias = Literal["webrtc", "mjpeg", "none"]
 _Result = TypeVar("_Result")
@@ -58,8 +58,8 @@ class RealtimeClient:
         self._token = token
         self._timeout_s = timeout_s
         self._silence_s = silence_s
-        self._hands = Hands()
-        self._stay: Stay | None = None
+        self._hands = InputState()
+        self._stay: ClientSession | None = None
         self._used = False
         self._undo = contextlib.AsyncExitStack()
 
@@ -235,9 +235,9 @@ class RealtimeClient:
         stay = self._opened()
         await stay.rest.request("PATCH", stay.place.links["self"], place=stay.place, json={"active": active})
 
-    async def _connect(self, undo: contextlib.AsyncExitStack) -> Stay:
+    async def _connect(self, undo: contextlib.AsyncExitStack) -> ClientSession:
         rest_type, link_type = _load(self._transport)
-        from .stay import Stay, give_back
+        from .session import ClientSession, give_back
 
         rest = rest_type(self._base_url, self._token, self._timeout_s)
         undo.push_async_callback(rest.close)
@@ -250,11 +250,11 @@ class RealtimeClient:
         except TimeoutError as error:
             hint = " (UDP blocked?)" if self._transport == "webrtc" else ""
             raise TransportError(f"{self._transport} did not connect within {self._timeout_s} s{hint}") from error
-        stay = Stay(rest, place, link, self._hands, self._silence_s)
+        stay = ClientSession(rest, place, link, self._hands, self._silence_s)
         undo.push_async_callback(stay.close)
         return stay
 
-    def _opened(self) -> Stay:
+    def _opened(self) -> ClientSession:
         if self._stay is None:
             raise ClientClosedError("the client is not open")
         self._stay.check()
@@ -265,18 +265,18 @@ class RealtimeClient:
         return seq
 
 
-def _load(transport: Transport) -> tuple[type[Rest], Callable[[Rest, Place], Link]]:
+def _load(transport: Transport) -> tuple[type[Rest], Callable[[Rest, SessionGrant], ServerConnection]]:
     """Import what only the ``serve`` extra brings."""
     try:
         from .rest import Rest
 
         if transport == "webrtc":
-            from .webrtc_link import WebRtcLink
+            from .webrtc_connection import WebRtcConnection
 
-            return Rest, WebRtcLink
-        from .socket_link import SocketLink
+            return Rest, WebRtcConnection
+        from .websocket_connection import WebSocketConnection
 
-        return Rest, partial(SocketLink, pictures=transport == "mjpeg")
+        return Rest, partial(WebSocketConnection, pictures=transport == "mjpeg")
     except ImportError as error:
         raise ImportError(f"RealtimeClient needs {error.name}: pip install 'realtime-engine[serve]'") from error
 

@@ -17,7 +17,7 @@ _RETRY_AFTER_S = 5.0
 
 
 @dataclass(frozen=True)
-class Place:
+class SessionGrant:
     """One session on the server: the answer of ``POST /api/sessions``."""
 
     session_id: str
@@ -46,12 +46,12 @@ class Rest:
         """An absolute address."""
         return urljoin(self.base_url, link)
 
-    async def create(self, context: Mapping[str, Any]) -> Place:
+    async def create(self, context: Mapping[str, Any]) -> SessionGrant:
         """Take a place."""
         answer = await self.request("POST", "api/sessions", json={"context": dict(context)})
         try:
             body = answer.json()
-            return Place(body["session_id"], body["token"], body["links"])
+            return SessionGrant(body["session_id"], body["token"], body["links"])
         except (ValueError, KeyError, TypeError) as error:
             problem = {"detail": f"{self.base_url} answered no session ({error!r}): is it a Realtime Engine server?"}
             raise RefusedError(answer.status_code, problem) from error
@@ -61,7 +61,7 @@ class Rest:
         method: str,
         link: str,
         *,
-        place: Place | None = None,
+        place: SessionGrant | None = None,
         headers: Mapping[str, str] | None = None,
         **body: Any,
     ) -> httpx.Response:

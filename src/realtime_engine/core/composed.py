@@ -11,11 +11,7 @@ from functools import partial
 from typing import Any, Literal
 
 from .contract import AdmissionError, EngineManifest, SessionInit, StepResult
-from .encodes import Encodes, run_stages
-from .equality import same_value
-from .errors import EngineContractError, StepFailure, describe, reraise_interrupt
-from .heavy import SitOutBudget
-from .hooks import call_hook
+from .errors import EngineContractError, StepFailure, call_hook, describe, reraise_interrupt
 from .lanes import (
     DONE,
     Completion,
@@ -29,9 +25,9 @@ from .lanes import (
     submit,
     thread_lanes,
 )
-from .model_checks import check_outputs, checked_manifest, checked_stages, name_of
-from .rows import Choice, Row
-from .stages import Stage, StageBatch, StageModel
+from .rows import Encodes, EncodeSkipBudget, Row, StepPlan, run_stages
+from .stages import Stage, StageBatch, StageModel, check_outputs, checked_manifest, checked_stages, name_of
+from .values import same_value
 
 __all__ = ["ComposedEngine"]
 
@@ -274,8 +270,8 @@ class ComposedEngine:
 
     # -- choosing who takes part
 
-    def _choose(self, due: Mapping[str, Mapping[str, Any]], failures: dict[str, BaseException]) -> Choice:
-        choice = Choice(StageBatch(self._empty_slots.copy(), {}))
+    def _choose(self, due: Mapping[str, Mapping[str, Any]], failures: dict[str, BaseException]) -> StepPlan:
+        choice = StepPlan(StageBatch(self._empty_slots.copy(), {}))
         slots, conditioning, ages = choice.batch.slots, choice.batch.conditioning, choice.batch.ages
         cohort, rows, heavy_keys = choice.cohort, self._rows, self._heavy_keys
         for session_id, given in due.items():
@@ -320,7 +316,7 @@ class ComposedEngine:
             failures[row.session_id] = error
             return False
         if row.budget is None:
-            row.budget = SitOutBudget()
+            row.budget = EncodeSkipBudget()
         if self._sits_out and not row.budget.allows and not row.encode_failed:
             return True
         changed[row] = wanted
@@ -329,7 +325,7 @@ class ComposedEngine:
     # -- running the lanes
 
     def _advance(
-        self, lanes: Lanes, choice: Choice, failures: dict[str, BaseException], began: float
+        self, lanes: Lanes, choice: StepPlan, failures: dict[str, BaseException], began: float
     ) -> StageBatch | None:
         """Run one step's work and return the batch that is ready to leave."""
         leaving, self._in_flight = self._in_flight, None

@@ -42,7 +42,7 @@ class EngineManifest:
     pipeline_depth_chunks: int = 1
 
     def __post_init__(self) -> None:
-        for name, least in _LEAST.items():
+        for name, least in _MIN.items():
             _check_count(name, getattr(self, name), least)
         if not _is_number(self.rate_hz) or not math.isfinite(self.rate_hz) or self.rate_hz <= 0:
             raise ValueError(f"rate_hz must be a finite number of chunks per second above 0, got {self.rate_hz!r}")
@@ -56,7 +56,7 @@ class EngineManifest:
         return self.input_latency_chunks + self.pipeline_depth_chunks - 1
 
 
-_LEAST = {
+_MIN = {
     "max_sessions": 1,
     "frames_per_chunk": 1,
     "input_latency_chunks": 0,

@@ -14,16 +14,17 @@ Bad arguments are plain ``ValueError`` and ``TypeError``.
 
 from __future__ import annotations
 
+import inspect
 import reprlib
 import threading
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .contract import StepResult
 
 
-_LONGEST = 4096  # characters of an error's text; it goes to everybody who watches
+_MAX = 4096  # characters of an error's text; it goes to everybody who watches
 
 
 class RealtimeEngineError(Exception):
@@ -83,7 +84,7 @@ def reason_of(error: BaseException) -> str:
     """The text of an error in one line that can be encoded and sent; empty when it has none. Never raises."""
     try:
         text = " ".join(str(error).split()).encode("utf-8", "backslashreplace").decode()
-        return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
+        return text if len(text) <= _MAX else text[:_MAX] + "..."
     except BaseException:  # an error of the model's own, whose text is an error too
         return "(its text could not be read)"
 
@@ -92,3 +93,12 @@ def reraise_interrupt(error: BaseException) -> None:
     """Let a person's Ctrl-C through, which only the main thread gets; everything else a hook may raise is contained."""
     if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
         raise error
+
+
+def call_hook(hook: Callable[..., Any], *args: Any) -> Any:
+    """Call an engine or model hook; a coroutine in place of a result is a broken contract, not a promise to be kept."""
+    result = hook(*args)
+    if result is not None and inspect.iscoroutine(result):
+        result.close()
+        raise EngineContractError(f"{getattr(hook, '__qualname__', hook)} must be a plain function, not async def")
+    return result

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from .clock import MONOTONIC, Clock
 from .messages import Action, Attach, Detach, InboxMsg, Reset, SetActive
-from .snapshot import snapshot
+from .values import snapshot
 from .waiters import call_soon
 
 __all__ = ["Inbox"]

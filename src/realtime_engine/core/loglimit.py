@@ -8,7 +8,7 @@ import logging
 from .clock import NS_PER_S, Clock
 from .errors import describe
 
-_MOST_CAUSES = 256
+_MAX_CAUSES = 256
 
 
 class LogLimiter:
@@ -24,7 +24,7 @@ class LogLimiter:
         key = (what, type(error).__name__)
         cause = self._causes.get(key)
         if cause is None:
-            if len(self._causes) >= _MOST_CAUSES:
+            if len(self._causes) >= _MAX_CAUSES:
                 self._causes.clear()
             cause = self._causes[key] = _Cause()
         now = self._clock.now_ns()

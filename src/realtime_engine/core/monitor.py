@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .queues import Outbox
+from .outbox import Outbox
 
 __all__ = ["Histogram", "HistogramSnapshot", "ServeMonitor", "ServeSnapshot"]
 

@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from .contract import AdmissionError, EngineManifest, RealtimeInterface, SessionInit, StepResult
-from .errors import EngineContractError, StepFailure, reraise_interrupt
-from .hooks import call_hook
+from .errors import EngineContractError, StepFailure, call_hook, reraise_interrupt
 
 __all__ = ["ReplicaEngine"]
 

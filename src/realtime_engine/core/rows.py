@@ -4,13 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from .heavy import SitOutBudget
-from .lanes import DONE, Completion
-from .stages import StageBatch
+from .errors import call_hook
+from .lanes import DONE, Completion, InlineLane, Lanes, error_of, submit
+from .stages import Stage, StageBatch
 
-_MOST_HELD_EVENTS = 4096
+_EARNED_PER_CHUNK = 1
+_PRICE_OF_SITTING_OUT = 5
+_MAX_SAVED = 2 * _PRICE_OF_SITTING_OUT
+_MAX_DEBT = 60 * _PRICE_OF_SITTING_OUT
+
+
+class EncodeSkipBudget:
+    """Keeps a row whose heavy value never rests at five chunks for each step that it sits out.
+
+    Each chunk earns a fifth of a step out, up to two saved ones, so a single change is encoded at once, and so is the
+    next; a value that changes with every tick waits, and then the newest is encoded. An encode of more than 60 steps is
+    charged as 60, so that after it the row does not wait for ever.
+    """
+
+    __slots__ = ("_credit",)
+
+    def __init__(self) -> None:
+        self._credit = _MAX_SAVED
+
+    @property
+    def allows(self) -> bool:
+        """Whether the row may sit out for a new encode now."""
+        return self._credit >= _PRICE_OF_SITTING_OUT
+
+    def produced(self) -> None:
+        """The row made a chunk."""
+        if self._credit < _MAX_SAVED:
+            self._credit += _EARNED_PER_CHUNK
+
+    def sat_out(self) -> None:
+        """The row was left out of a step."""
+        self._credit = max(self._credit - _PRICE_OF_SITTING_OUT, -_MAX_DEBT)
+
+
+_MAX_HELD_EVENTS = 4096
 
 
 class Row:
@@ -39,7 +74,7 @@ class Row:
         self.encode: Encode | None = None
         self.encode_failed = False  # the last one, so that it is tried again before the row goes on
         self.held_events: list[Any] = []  # edges that came while the row took no part
-        self.budget: SitOutBudget | None = None  # from the first heavy change on
+        self.budget: EncodeSkipBudget | None = None  # from the first heavy change on
 
     def with_held_events(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The conditioning of a step, with the edges that came before it."""
@@ -55,7 +90,7 @@ class Encode:
 
 
 @dataclass(eq=False, slots=True)
-class Choice:
+class StepPlan:
     """Who does what in one step. Nothing of it is final until HOT has ended well: then :meth:`commit`."""
 
     batch: StageBatch
@@ -73,4 +108,73 @@ class Choice:
                 row.budget.produced()
         for row, events in self.held:
             row.held_events.extend(events)
-            del row.held_events[:-_MOST_HELD_EVENTS]
+            del row.held_events[:-_MAX_HELD_EVENTS]
+
+
+class Encodes:
+    """The encodes of one engine: started in batches, resolved when they end, each row's failure its own."""
+
+    def __init__(self, stages: list[Stage], empty_slots: Mapping[int, str | None], *, sits_out: bool) -> None:
+        self._stages = stages
+        self._empty_slots = dict(empty_slots)
+        self._sits_out = sits_out
+        self._started: list[Encode] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._started)
+
+    def leave(self, row: Row) -> None:
+        """A row is released; its lane has been drained."""
+        if row.encode is not None:
+            del row.encode.wanted[row]
+
+    def start(
+        self,
+        lanes: Lanes,
+        wanted: dict[Row, dict[str, Any]],
+        after: Sequence[Completion],
+        failures: dict[str, BaseException],
+    ) -> None:
+        """Send rows with the heavy values that they are to have through ENCODE, in one batch."""
+        slots = self._empty_slots.copy()
+        slots.update((row.index, row.session_id) for row in wanted)
+        conditioning: dict[str, Mapping[str, Any]] = {row.session_id: dict(values) for row, values in wanted.items()}
+        ages = {row.index: row.age for row in wanted}
+        batch = StageBatch(slots, conditioning, set(conditioning), ages)
+        encode = Encode(wanted, submit(lanes.encode, partial(run_stages, self._stages, batch), after))
+        self._started.append(encode)
+        for row in wanted:
+            row.encode = encode
+            if self._sits_out and row.budget is not None:
+                row.budget.sat_out()
+        if isinstance(lanes.encode, InlineLane):
+            self._note_failed_encode(lanes, encode, failures)
+
+    def resolve(self, lanes: Lanes, failures: dict[str, BaseException]) -> None:
+        """Put the values of finished encodes in effect; unfinished ones go on."""
+        for encode in list(self._started):
+            if encode.completion.done() and not self._note_failed_encode(lanes, encode, failures):
+                self._started.remove(encode)
+                for row, wanted in encode.wanted.items():
+                    row.applied, row.encode, row.encode_failed = wanted, None, False
+
+    def _note_failed_encode(self, lanes: Lanes, encode: Encode, failures: dict[str, BaseException]) -> bool:
+        """If an encode failed: it is one row's failure, or is tried again for each row by itself."""
+        error = error_of(encode.completion)
+        if error is None:
+            return False
+        self._started.remove(encode)
+        for row, wanted in list(encode.wanted.items()):
+            row.encode = None
+            if len(encode.wanted) == 1:
+                row.encode_failed = True
+                failures[row.session_id] = error
+            else:
+                self.start(lanes, {row: wanted}, (), failures)
+        return True
+
+
+def run_stages(stages: list[Stage], batch: StageBatch) -> None:
+    """One lane's stages, in order."""
+    for stage in stages:
+        call_hook(stage, batch)

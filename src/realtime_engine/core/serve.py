@@ -11,8 +11,9 @@ from typing import Any
 from .clock import MONOTONIC, Clock
 from .contract import RealtimeInterface
 from .errors import EngineContractError
+from .inbox import Inbox
 from .monitor import ServeMonitor
-from .queues import Inbox, Outbox
+from .outbox import Outbox
 from .serve_loop import ServeLoop
 from .waiters import call_soon
 

@@ -6,12 +6,10 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .answers import HeldAnswers
-from .clock import NS_PER_S, Clock, Wakeup
+from .clock import NS_PER_S, Clock, Deadlines, Wakeup
 from .contract import AdmissionError, EngineManifest, RealtimeInterface, SessionInit
-from .deadlines import Deadlines
-from .errors import EngineContractError, OutboxClosed, describe, reason_of
-from .hooks import call_hook
+from .errors import EngineContractError, OutboxClosed, call_hook, describe, reason_of
+from .inbox import Inbox
 from .loglimit import LogLimiter
 from .messages import (
     Action,
@@ -29,16 +27,15 @@ from .messages import (
     SetActive,
 )
 from .monitor import ServeMonitor
-from .queues import Inbox, Outbox, OutboxItem
-from .registry import Identities, Releases
-from .session import Applied, Session
-from .snapshot import snapshot
+from .outbox import Outbox, OutboxItem
+from .session import Applied, Identities, PendingDetaches, PendingReplies, Session
 from .stepper import Outcome, Stepper
+from .values import snapshot
 
 logger = logging.getLogger(__name__)
 
 _STOPPING = "the engine is stopping"
-_MOST_WITHOUT_REST_NS = 200_000
+_MAX_WITHOUT_REST_NS = 200_000
 
 
 class ServeLoop:
@@ -78,10 +75,10 @@ class ServeLoop:
         self._due: dict[str, Session] = {}  # stepped together
         self._apart: dict[str, Session] = {}  # stepped one by one, because they failed lately
         self._arriving: dict[str, SessionEvent] = {}  # the answer that waits until the session is seeded
-        self._held = HeldAnswers()
+        self._held = PendingReplies()
         self._fresh: list[tuple[Session, int]] = []  # Actions that the next step applies, and when they came
         self._identities = Identities()
-        self._releases = Releases(self._release_engine_side, self._log)
+        self._releases = PendingDetaches(self._release_engine_side, self._log)
         self._handlers: dict[type, Callable[[Any, int], None]] = {
             Attach: self._attach,
             Detach: self._detach,
@@ -155,7 +152,7 @@ class ServeLoop:
 
     def _let_others_run(self, now: int) -> None:
         """A loop that is never in time does not sleep, but the readers need the interpreter too."""
-        patience = _MOST_WITHOUT_REST_NS if self._outbox.backlog else 10 * _MOST_WITHOUT_REST_NS
+        patience = _MAX_WITHOUT_REST_NS if self._outbox.backlog else 10 * _MAX_WITHOUT_REST_NS
         if now - self._rested_ns > patience:
             self._clock.give_way()
             self._rested_ns = self._clock.now_ns()

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 from .clock import Clock
 from .contract import RealtimeInterface, StepResult
-from .errors import EngineContractError, StepFailure
-from .hooks import call_hook
+from .errors import EngineContractError, StepFailure, call_hook
 from .loglimit import LogLimiter
 from .messages import Chunk, Stamps
 from .monitor import ServeMonitor

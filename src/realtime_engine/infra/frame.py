@@ -2,13 +2,92 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.messages import NO_STAMPS, Stamps
-from .picture import Picture
+from .color import from_i420, i420_shape, scale_i420, to_i420
+from .copy_stats import Copy, CopyStats
+
+
+class Picture:
+    """RGB pixels and I420 planes of one picture: given as one of them, the other is computed once, when first asked
+    for, by whichever thread; so is each scaled form. Neither is written to.
+
+    Args:
+        pixels: (height, width, 3), uint8, RGB.
+        copies: where a conversion is counted.
+    """
+
+    __slots__ = ("_copies", "_lock", "_pixels", "_planes", "_scaled", "height", "width")
+
+    def __init__(self, pixels: NDArray[np.uint8], copies: CopyStats | None = None) -> None:
+        self.height, self.width = int(pixels.shape[0]), int(pixels.shape[1])
+        self._pixels: NDArray[np.uint8] | None = pixels
+        self._planes: NDArray[np.uint8] | None = None
+        self._scaled: dict[float, NDArray[np.uint8]] = {}
+        self._copies = copies
+        self._lock = threading.Lock()
+
+    @classmethod
+    def from_planes(
+        cls, planes: NDArray[np.uint8], height: int, width: int, copies: CopyStats | None = None
+    ) -> Picture:
+        """A picture of ``height`` x ``width`` out of its I420 planes, as of :func:`~.colour.to_i420`.
+
+        Raises:
+            ValueError: planes of another size.
+        """
+        if planes.shape != i420_shape(height, width) or planes.dtype != np.uint8:
+            expected = i420_shape(height, width)
+            raise ValueError(f"expected planes of shape {expected} and dtype uint8, got {planes.shape} {planes.dtype}")
+        picture = cls.__new__(cls)
+        picture.height, picture.width = height, width
+        picture._pixels, picture._planes, picture._scaled = None, planes, {}
+        picture._copies = copies
+        picture._lock = threading.Lock()
+        return picture
+
+    @property
+    def pixels(self) -> NDArray[np.uint8]:
+        """(height, width, 3), uint8, RGB."""
+        with self._lock:
+            if self._pixels is None:
+                assert self._planes is not None
+                with _counted(self._copies, Copy.I420_TO_RGB, self.height * self.width * 3):
+                    self._pixels = from_i420(self._planes)[: self.height, : self.width]
+            return self._pixels
+
+    def planes(self, factor: float = 1.0) -> NDArray[np.uint8]:
+        """I420 as of :func:`~.colour.to_i420`: (rows * 3 / 2, columns), uint8, odd sides grown by one.
+
+        Args:
+            factor: scale, as of :func:`~.colour.scale_i420`.
+        """
+        with self._lock:
+            if factor == 1.0:
+                return self._full_planes()
+            if factor not in self._scaled:
+                full = self._full_planes()
+                with _counted(self._copies, Copy.SCALE, round(full.size * factor**2)):
+                    self._scaled[factor] = scale_i420(full, factor)
+            return self._scaled[factor]
+
+    def _full_planes(self) -> NDArray[np.uint8]:
+        if self._planes is None:
+            assert self._pixels is not None
+            rows, columns = i420_shape(self.height, self.width)
+            with _counted(self._copies, Copy.RGB_TO_I420, rows * columns):
+                self._planes = to_i420(self._pixels)
+        return self._planes
+
+
+def _counted(copies: CopyStats | None, copy: Copy, size: int) -> AbstractContextManager[None]:
+    return nullcontext() if copies is None else copies.timed(copy, size)
 
 
 class FrameId(NamedTuple):

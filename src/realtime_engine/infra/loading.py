@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import NamedTuple
 
-_LONGEST = 200  # characters of a message
+_MAX = 200  # characters of a message
 
 
 class LoadProgress(NamedTuple):
@@ -47,5 +47,5 @@ def hearing_progress(listener: Callable[[LoadProgress], None]) -> Iterator[None]
 
 def _line(message: object) -> str:
     text = str(message)
-    shown = "".join(each if each.isprintable() else " " for each in text[:_LONGEST])
-    return " ".join(shown.split()) + ("..." if len(text) > _LONGEST else "")
+    shown = "".join(each if each.isprintable() else " " for each in text[:_MAX])
+    return " ".join(shown.split()) + ("..." if len(text) > _MAX else "")

@@ -21,7 +21,7 @@ HEADERS = {
 }
 
 _VANISHED_AFTER_S = 20
-_PROBE_AFTER_S, _PROBE_EVERY_S, _MOST_PROBES = 10, 5, 2
+_PROBE_AFTER_S, _PROBE_EVERY_S, _MAX_PROBES = 10, 5, 2
 
 _DELIMITER = f"--{BOUNDARY}\r\n".encode()
 
@@ -171,7 +171,7 @@ def _give_up_the_vanished(listener: socket.socket) -> None:
     for name, value in (
         ("TCP_KEEPIDLE", _PROBE_AFTER_S),
         ("TCP_KEEPINTVL", _PROBE_EVERY_S),
-        ("TCP_KEEPCNT", _MOST_PROBES),
+        ("TCP_KEEPCNT", _MAX_PROBES),
         ("TCP_USER_TIMEOUT", _VANISHED_AFTER_S * 1000),
     ):
         if hasattr(socket, name):

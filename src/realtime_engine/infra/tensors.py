@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .colour import i420_shape
+from .color import i420_shape
 
 # BT.601, limited range (ITU-R BT.601-7, 2.5.3): Y, U and V of R, G and B in 0..255
 _RED, _BLUE = 0.299, 0.114

@@ -19,8 +19,8 @@ from ..core.clock import MONOTONIC, NS_PER_S
 
 Mode: TypeAlias = Literal["newest", "ring"]
 
-_MOST_CAPACITY = 256
-_LEAST_SIDE, _MOST_SIDE = 16, 4096
+_MAX_CAPACITY = 256
+_MIN_SIDE, _MAX_SIDE = 16, 4096
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class VideoInput:
     def __post_init__(self) -> None:
         if self.mode not in get_args(Mode):
             raise ValueError(f"mode must be one of {', '.join(get_args(Mode))}, got {self.mode!r}")
-        _check_integer("capacity", self.capacity, 1, _MOST_CAPACITY)
-        _check_integer("max_side", self.max_side, _LEAST_SIDE, _MOST_SIDE)
+        _check_integer("capacity", self.capacity, 1, _MAX_CAPACITY)
+        _check_integer("max_side", self.max_side, _MIN_SIDE, _MAX_SIDE)
 
     @property
     def held(self) -> int:

@@ -28,7 +28,7 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
         "dream-stages": "realtime_engine.integrations.dream_stages.demo:demo",
         "maze": "realtime_engine.integrations.maze.demo:demo",
         "mirror": "realtime_engine.integrations.mirror.demo:demo",
-        "stages": "realtime_engine.integrations.stages.demo:demo",
+        "stages": "realtime_engine.integrations.maze_stages.demo:demo",
     }
 )
 

@@ -3,6 +3,6 @@
 from .app import create_app
 from .config import ServerConfig
 from .problems import Problem
-from .serving import DemoServer
+from .uvicorn_server import DemoServer
 
 __all__ = ["DemoServer", "Problem", "ServerConfig", "create_app"]

@@ -14,21 +14,18 @@ from starlette.middleware.cors import CORSMiddleware
 from ..infra.demo import Demo
 from . import page, problems
 from .config import ServerConfig
-from .routes import actions, controls, description, health, pictures, recording, sessions, trace, video, whep, whip
+from .routes import controls, description, health, media, recording, sessions, trace, webrtc
 from .runtime import Runtime
 from .security import HostGate
 
 _ROUTERS = (
     description.router,
     sessions.router,
-    actions.router,
-    whep.router,
-    whip.router,
-    video.router,
-    pictures.router,
+    controls.router,
+    webrtc.router,
+    media.router,
     recording.router,
     trace.router,
-    controls.router,
 )
 
 

@@ -15,10 +15,10 @@ from .problems import Problem, pointer
 
 Model = TypeVar("Model", bound=BaseModel)
 
-MOST_PARTS = 8192
-_MOST_FAULTS = 8
-_PATIENCE_S = 10.0
-_MOST_PLACE = 200  # characters of what a client has named
+MAX_PARTS = 8192
+_MAX_FAULTS = 8
+_TIMEOUT_S = 10.0
+_MAX_PLACE = 200  # characters of what a client has named
 _PART = re.compile(r'["\[{,]')
 _DECODER = json.JSONDecoder(strict=False)
 
@@ -44,9 +44,9 @@ class ActiveBody(Body):
 async def read_body(request: Request, limit: int) -> bytes:
     """Errors: :class:`Problem`: 413 as soon as it is clear that there is too much, 408 when it does not come."""
     try:
-        return await asyncio.wait_for(_read(request, limit), _PATIENCE_S)
+        return await asyncio.wait_for(_read(request, limit), _TIMEOUT_S)
     except asyncio.TimeoutError:
-        detail = f"the body has to come within {_PATIENCE_S:g} s"
+        detail = f"the body has to come within {_TIMEOUT_S:g} s"
         raise Problem("too-slow", detail, headers={"Connection": "close"}) from None
     except ClientDisconnect:
         raise Problem("bad-request", "the body ended before its end") from None
@@ -81,10 +81,10 @@ async def read_model(request: Request, model: type[Model], limit: int) -> Model:
     try:
         return model.model_validate_json(text)
     except ValidationError as error:
-        faults = error.errors(include_url=False, include_context=False, include_input=False)[:_MOST_FAULTS]
+        faults = error.errors(include_url=False, include_context=False, include_input=False)[:_MAX_FAULTS]
     if faults[0]["type"] == "json_invalid":
         raise Problem("bad-request", f"the body is not JSON: {faults[0]['msg']}")
-    errors = [(pointer(*fault["loc"])[:_MOST_PLACE], fault["msg"]) for fault in faults]
+    errors = [(pointer(*fault["loc"])[:_MAX_PLACE], fault["msg"]) for fault in faults]
     raise Problem("invalid-request", "; ".join(f"{place}: {text}" for place, text in errors), errors=errors)
 
 
@@ -98,7 +98,7 @@ def _decoded(body: bytes) -> str:
 def _check_parts(text: str) -> None:
     """Bound what checking the body costs, which grows with its values, not with the length of its strings."""
     at = 0
-    for _ in range(MOST_PARTS):
+    for _ in range(MAX_PARTS):
         found = _PART.search(text, at)
         if found is None:
             return
@@ -108,7 +108,7 @@ def _check_parts(text: str) -> None:
                 _, at = _DECODER.raw_decode(text, found.start())
             except ValueError:  # no JSON from here on, which whoever reads it says better
                 return
-    raise Problem("too-large", f"at most {MOST_PARTS} strings, commas, arrays and objects are taken")
+    raise Problem("too-large", f"at most {MAX_PARTS} strings, commas, arrays and objects are taken")
 
 
 def _too_large(limit: int) -> Problem:

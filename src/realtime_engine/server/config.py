@@ -8,17 +8,10 @@ import os
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from ..infra.webrtc import (
-    ENCODER_CHOICES,
-    LEAST_BITRATE,
-    MOST_BITRATE,
-    IceConfig,
-    IceServer,
-    TurnSecret,
-    UdpPorts,
-)
+from ..infra.encoding import ENCODER_CHOICES, MAX_BITRATE, MIN_BITRATE
+from ..infra.webrtc import IceConfig, IceServer, TurnSecret, UdpPorts
 
-_LEAST_TOKEN = 8
+_MIN_TOKEN = 8
 _ABOVE_ZERO = (
     "idle_timeout_s",
     "heartbeat_s",
@@ -103,10 +96,10 @@ class ServerConfig:
         if not isinstance(self.jpeg_quality, int) or not 1 <= self.jpeg_quality <= 100:
             raise ValueError(f"jpeg_quality must be an integer from 1 to 100, got {self.jpeg_quality!r}")
         if self.bitrate is not None and not (
-            isinstance(self.bitrate, int) and LEAST_BITRATE <= self.bitrate <= MOST_BITRATE
+            isinstance(self.bitrate, int) and MIN_BITRATE <= self.bitrate <= MAX_BITRATE
         ):
             raise ValueError(
-                f"bitrate must be {LEAST_BITRATE} to {MOST_BITRATE} bits per second, or None, got {self.bitrate!r}"
+                f"bitrate must be {MIN_BITRATE} to {MAX_BITRATE} bits per second, or None, got {self.bitrate!r}"
             )
         if self.encoder not in ENCODER_CHOICES:
             raise ValueError(f"encoder must be one of {', '.join(ENCODER_CHOICES)}, got {self.encoder!r}")
@@ -142,8 +135,8 @@ class ServerConfig:
         )
 
     def _check_reach(self) -> None:
-        if self.token is not None and len(self.token) < _LEAST_TOKEN:
-            raise ValueError(f"token must be {_LEAST_TOKEN} characters or longer, or anybody would guess it")
+        if self.token is not None and len(self.token) < _MIN_TOKEN:
+            raise ValueError(f"token must be {_MIN_TOKEN} characters or longer, or anybody would guess it")
         if not self.is_loopback and self.token is None and not self.open:
             raise ValueError(
                 f"host {self.host!r} can be reached from other machines: set a token (--token) that clients must show, "

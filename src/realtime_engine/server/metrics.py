@@ -11,15 +11,15 @@ from prometheus_client.registry import Collector
 
 from ..core.clock import NS_PER_S
 from ..core.monitor import HistogramSnapshot
-from ..infra.copies import Copies
-from ..infra.joining import FrameTotals
-from ..infra.loop_monitor import LoopMonitor
-from ..infra.timing import WindowSnapshot
+from ..infra.copy_stats import CopyStats
+from ..infra.telemetry.frame_latency import FrameTotals
+from ..infra.telemetry.server_stats import LoopMonitor
+from ..infra.telemetry.timing import WindowSnapshot
 from ..infra.webrtc import Loss, Tier
-from .counts import Counts
-from .hosting import EngineHost, EngineState
-from .session import DemoSession
-from .sessions import Sessions
+from .counters import Counts
+from .engine_host import EngineHost, EngineState
+from .sessions.registry import Sessions
+from .sessions.session import DemoSession
 
 PREFIX = "realtime_engine_"
 _QUANTILES = (0.5, 0.95, 0.99)
@@ -38,7 +38,7 @@ class Measured(NamedTuple):
 
     host: EngineHost
     loop: LoopMonitor
-    copies: Copies
+    copies: CopyStats
     sessions: Callable[[], Sessions | None]
     frames: FrameTotals
 
@@ -134,7 +134,7 @@ def _of_video(living: list[DemoSession], counts: Counts) -> Iterator[Metric]:
     yield from (watching, rates, encodes, keyframes, losses)
 
 
-def _of_copies(copies: Copies) -> Iterator[Metric]:
+def _of_copies(copies: CopyStats) -> Iterator[Metric]:
     texts = ("Times that pixels were copied or converted", "Bytes written by that", "Time that it took")
     totals = [
         CounterMetricFamily(PREFIX + name, text, labels=["copy"])

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 logger = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
-_MOST_FAULTS = 8
+_MAX_FAULTS = 8
 TYPE_PREFIX = "urn:realtime-engine:problem:"
 
 TITLES: Mapping[str, tuple[int, str]] = {
@@ -126,7 +126,7 @@ async def _answer_http(request: Request, error: Exception) -> Response:
 async def _answer_invalid(request: Request, error: Exception) -> Response:
     """Parameters of the address; what bodies hold is checked where they are read."""
     assert isinstance(error, RequestValidationError)
-    faults = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()[:_MOST_FAULTS]]
+    faults = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()[:_MAX_FAULTS]]
     return Problem("invalid-request", "; ".join(faults)).response()
 
 

@@ -16,21 +16,22 @@ from pydantic import BaseModel
 from starlette.requests import HTTPConnection
 
 from ..infra.control_log import ControlRecorder
-from ..infra.copies import Copies
+from ..infra.copy_stats import CopyStats
 from ..infra.demo import Demo
-from ..infra.joining import FrameTotals
+from ..infra.encoding import Encoders, choose_encoders
 from ..infra.jpeg import JpegEncoder
-from ..infra.loop_monitor import LoopMonitor
 from ..infra.recording import RecordingStore
-from ..infra.spans import SpanSender
-from ..infra.webrtc import Encoders, Route, RouteKind, choose_encoders, find_route
+from ..infra.telemetry.frame_latency import FrameTotals
+from ..infra.telemetry.otel import SpanSender
+from ..infra.telemetry.server_stats import LoopMonitor
+from ..infra.webrtc import Route, RouteKind, find_route
 from .config import ServerConfig
-from .equipment import Equipment
-from .hosting import EngineHost, EngineState
+from .engine_host import EngineHost, EngineState
 from .metrics import Measured, Metrics
 from .problems import Problem
-from .session import DemoSession
-from .sessions import Sessions
+from .resources import ServerResources
+from .sessions.registry import Sessions
+from .sessions.session import DemoSession
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ class Runtime:
         self.route: Route | None = None
         self._sessions: Sessions | None = None
         self._jpeg = JpegEncoder(config.jpeg_quality)
-        self._copies = Copies()
+        self._copies = CopyStats()
         self.totals = FrameTotals(on_joined=SpanSender.exporting().send if config.otel else None)
         self.recordings = _store(config)
         self._encoders: Encoders
@@ -93,7 +94,7 @@ class Runtime:
         if host.manifest is None:
             raise Problem("loading", "The model is loading.", headers={"Retry-After": "1"})
         if self._sessions is None:
-            equipment = Equipment(
+            equipment = ServerResources(
                 self.demo,
                 self.config,
                 host.manifest,

@@ -23,9 +23,9 @@ from typing import Any
 
 from ..core.composed import ComposedEngine
 from ..core.contract import AdmissionError, RealtimeInterface, SessionInit, StepResult
-from ..core.equality import same_value
 from ..core.errors import StepFailure, describe
 from ..core.replica import ReplicaEngine
+from ..core.values import same_value
 from .faults import FaultPlan
 
 _ENCODE_DEADLINE_S = 5.0

@@ -6,7 +6,7 @@ import asyncio
 
 from ..core.errors import OutboxClosed
 from ..core.messages import Chunk, SessionEvent
-from ..core.queues import Outbox, OutboxItem
+from ..core.outbox import Outbox, OutboxItem
 
 
 class RecordingSink:

@@ -20,7 +20,7 @@ from realtime_engine.core.streaming import (
     StreamingStageSpec,
 )
 
-from .workers import PATIENCE_S
+from .workers import TIMEOUT_S
 
 Hook = Callable[[StreamingStageInvocation], None]
 
@@ -54,7 +54,7 @@ class CountingModel:
 
     async def await_plan(self) -> None:
         """One more chunk has been in the first stage."""
-        assert await asyncio.to_thread(self._planned.acquire, timeout=PATIENCE_S)
+        assert await asyncio.to_thread(self._planned.acquire, timeout=TIMEOUT_S)
 
     def plan(self, work: StreamingStageInvocation) -> Mapping[str, object]:
         request = work.inputs["request"]
@@ -120,11 +120,11 @@ class Turnstile:
     def __call__(self, work: StreamingStageInvocation) -> None:
         if work.key.session_id in self._held and not self._open:
             self._entered.release()
-            assert self._pass.acquire(timeout=PATIENCE_S)
+            assert self._pass.acquire(timeout=TIMEOUT_S)
 
     async def await_entry(self) -> None:
         """One more invocation has begun."""
-        assert await asyncio.to_thread(self._entered.acquire, timeout=PATIENCE_S)
+        assert await asyncio.to_thread(self._entered.acquire, timeout=TIMEOUT_S)
 
     def let_pass(self) -> None:
         self._pass.release()

@@ -6,9 +6,10 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 
-from realtime_engine.core.streaming.actor import StreamingActorHealth, StreamingActorState
 from realtime_engine.core.streaming.errors import StreamingActorBusyError, StreamingActorFailedError
-from realtime_engine.core.streaming.tasks import (
+from realtime_engine.core.streaming.types import (
+    StreamingActorHealth,
+    StreamingActorState,
     StreamingSessionCloseReason,
     StreamingSessionContext,
     StreamingStageInvocation,

@@ -15,7 +15,7 @@ from realtime_engine.core.streaming.specs import (
     StreamingResourceGroupSpec,
     StreamingStageSpec,
 )
-from realtime_engine.core.streaming.tasks import StreamingSessionContext
+from realtime_engine.core.streaming.types import StreamingSessionContext
 from realtime_engine.core.streaming.work import ActorLane, StageWork
 
 from .manual_actors import ManualActor

@@ -12,24 +12,23 @@ from typing import Any
 
 import pytest
 
-from realtime_engine.core.streaming.actor import StreamingActorHealth, StreamingActorState
-from realtime_engine.core.streaming.batched_actor import BatchedStageActor
+from realtime_engine.core.streaming.actors import BatchedStageActor, LocalStageActor, ThreadActor
 from realtime_engine.core.streaming.errors import (
     InvalidStageOutputError,
     SessionEndedError,
     StreamingActorBusyError,
     StreamingActorFailedError,
 )
-from realtime_engine.core.streaming.local_actor import LocalStageActor
-from realtime_engine.core.streaming.tasks import (
+from realtime_engine.core.streaming.types import (
+    StreamingActorHealth,
+    StreamingActorState,
     StreamingSessionCloseReason,
     StreamingSessionContext,
     StreamingStageInvocation,
 )
-from realtime_engine.core.streaming.thread_actor import ThreadActor
 from realtime_engine.core.streaming.worker_actor import ParallelWorkerStageActor
 
-from .workers import PATIENCE_S, context, invocation
+from .workers import TIMEOUT_S, context, invocation
 
 Handler = Callable[[StreamingStageInvocation], Mapping[str, object]]
 Maker = Callable[..., ThreadActor]
@@ -92,12 +91,12 @@ class Gate:
 
     def __call__(self, work: StreamingStageInvocation) -> Mapping[str, object]:
         self.entered.release()
-        assert self.leave.acquire(timeout=PATIENCE_S)
+        assert self.leave.acquire(timeout=TIMEOUT_S)
         self.handled.append(work.key.sequence_id)
         return {"n": work.key.sequence_id}
 
     def await_entry(self) -> None:
-        assert self.entered.acquire(timeout=PATIENCE_S)
+        assert self.entered.acquire(timeout=TIMEOUT_S)
 
 
 def echo(work: StreamingStageInvocation) -> Mapping[str, object]:
@@ -105,7 +104,7 @@ def echo(work: StreamingStageInvocation) -> Mapping[str, object]:
 
 
 def test_an_invocation_is_answered(make: Maker) -> None:
-    assert make(echo).submit(invocation(3, x="y")).result(PATIENCE_S) == {"n": 3, "x": "y"}
+    assert make(echo).submit(invocation(3, x="y")).result(TIMEOUT_S) == {"n": 3, "x": "y"}
 
 
 def test_all_runs_on_one_thread_that_is_not_the_callers(make: Maker) -> None:
@@ -116,7 +115,7 @@ def test_all_runs_on_one_thread_that_is_not_the_callers(make: Maker) -> None:
         return {}
 
     actor = make(note, mailbox_capacity=10, session_closer=note)
-    wait_for([actor.submit(invocation(number)) for number in range(10)], PATIENCE_S)
+    wait_for([actor.submit(invocation(number)) for number in range(10)], TIMEOUT_S)
     actor.close_session(context(), CANCELLED)
     assert len(threads) == 1 and threading.get_ident() not in threads
 
@@ -126,7 +125,7 @@ def test_the_order_is_that_of_submission(make: Maker) -> None:
     actor = make(gate, mailbox_capacity=8)
     futures = [actor.submit(invocation(number)) for number in range(9)]
     gate.leave.release(9)
-    assert [future.result(PATIENCE_S)["n"] for future in futures] == list(range(9)) == gate.handled
+    assert [future.result(TIMEOUT_S)["n"] for future in futures] == list(range(9)) == gate.handled
 
 
 @pytest.mark.parametrize("capacity", [1, 3])
@@ -139,10 +138,10 @@ def test_one_is_served_and_capacity_wait(make: Maker, capacity: int) -> None:
         actor.submit(invocation(99))
     assert actor.health() == StreamingActorHealth(StreamingActorState.RUNNING, capacity + 1)
     gate.leave.release()
-    futures[0].result(PATIENCE_S)
+    futures[0].result(TIMEOUT_S)
     futures.append(actor.submit(invocation(100)))  # room again as soon as there is an answer
     gate.leave.release(capacity + 1)
-    assert [future.result(PATIENCE_S)["n"] for future in futures] == [*range(capacity + 1), 100]
+    assert [future.result(TIMEOUT_S)["n"] for future in futures] == [*range(capacity + 1), 100]
 
 
 def test_there_is_room_again_in_the_callback_of_an_answer(make: Maker) -> None:
@@ -160,7 +159,7 @@ def test_there_is_room_again_in_the_callback_of_an_answer(make: Maker) -> None:
             actor.submit(invocation(count)).add_done_callback(again)
 
     actor.submit(invocation()).add_done_callback(again)
-    chained.result(PATIENCE_S)
+    chained.result(TIMEOUT_S)
 
 
 @pytest.mark.parametrize(
@@ -173,14 +172,14 @@ def test_whatever_a_handler_raises_is_its_answer_and_no_more(make: Maker, error:
         return {}
 
     actor = make(handler)
-    assert actor.submit(invocation(0)).exception(PATIENCE_S) is error
-    assert actor.submit(invocation(1)).result(PATIENCE_S) == {}
+    assert actor.submit(invocation(0)).exception(TIMEOUT_S) is error
+    assert actor.submit(invocation(1)).result(TIMEOUT_S) == {}
     assert actor.health() == StreamingActorHealth(StreamingActorState.RUNNING, 0)
 
 
 def test_an_answer_that_is_no_mapping_is_an_error(make: Maker) -> None:
     actor = make(lambda work: None)  # type: ignore[arg-type, return-value]
-    assert isinstance(actor.submit(invocation()).exception(PATIENCE_S), InvalidStageOutputError)
+    assert isinstance(actor.submit(invocation()).exception(TIMEOUT_S), InvalidStageOutputError)
 
 
 def test_a_stage_that_is_lost_fails_the_actor(make: Maker) -> None:
@@ -194,7 +193,7 @@ def test_a_stage_that_is_lost_fails_the_actor(make: Maker) -> None:
     first, second = actor.submit(invocation(0)), actor.submit(invocation(1))
     gate.leave.release()
     for future in (first, second):
-        assert isinstance(future.exception(PATIENCE_S), StreamingActorFailedError)
+        assert isinstance(future.exception(TIMEOUT_S), StreamingActorFailedError)
     assert gate.handled == [0]
     assert actor.health() == StreamingActorHealth(StreamingActorState.FAILED, 0, "the device is lost")
     with pytest.raises(StreamingActorFailedError, match="the device is lost"):
@@ -217,7 +216,7 @@ def test_work_begins_right_before_its_handler(make: Maker) -> None:
     gate.await_entry()
     newest["control"] = "new"
     gate.leave.release(2)
-    assert [future.result(PATIENCE_S)["control"] for future in futures] == ["old", "new"]
+    assert [future.result(TIMEOUT_S)["control"] for future in futures] == ["old", "new"]
 
 
 def test_work_whose_session_has_ended_never_starts(make: Maker) -> None:
@@ -228,7 +227,7 @@ def test_work_whose_session_has_ended_never_starts(make: Maker) -> None:
 
     gate = Gate()
     actor = make(gate)
-    assert actor.submit(replace(invocation(), sample=refuse)).exception(PATIENCE_S) is ended
+    assert actor.submit(replace(invocation(), sample=refuse)).exception(TIMEOUT_S) is ended
     assert not gate.entered.acquire(blocking=False)
 
 
@@ -239,7 +238,7 @@ def test_cancelled_work_never_starts(make: Maker) -> None:
     gate.await_entry()
     assert second.cancel() and not first.cancel()
     gate.leave.release(2)
-    third.result(PATIENCE_S)
+    third.result(TIMEOUT_S)
     assert gate.handled == [0, 2]
     assert actor.health().pending_invocations == 0
 
@@ -254,7 +253,7 @@ def test_a_barrier_waits_for_what_was_taken(make: Maker) -> None:
     with pytest.raises(TimeoutError, match="mailbox"):
         actor.barrier(0.01)
     gate.leave.release()
-    actor.barrier(PATIENCE_S)
+    actor.barrier(TIMEOUT_S)
     assert future.done()
 
 
@@ -268,8 +267,8 @@ def test_cleanup_comes_after_the_work_and_finds_room_in_a_full_mailbox(make: Mak
     with pytest.raises(TimeoutError, match="session_id='a'"):
         actor.close_session(context(), CANCELLED, timeout=0.01)
     gate.leave.release(2)
-    actor.close_session(context(), CANCELLED, timeout=PATIENCE_S)  # the one that is under way, not a second
-    wait_for(futures, PATIENCE_S)
+    actor.close_session(context(), CANCELLED, timeout=TIMEOUT_S)  # the one that is under way, not a second
+    wait_for(futures, TIMEOUT_S)
     assert closed == [(context(), CANCELLED, (0, 1))]
 
 
@@ -285,7 +284,7 @@ def test_what_a_closer_raises_is_for_the_one_who_asked(make: Maker) -> None:
         with pytest.raises(SystemExit, match="stuck buffer"):
             actor.close_session(context(), CANCELLED)
     assert len(calls) == 2
-    assert actor.submit(invocation()).result(PATIENCE_S) == {"n": 0}
+    assert actor.submit(invocation()).result(TIMEOUT_S) == {"n": 0}
 
 
 def test_without_a_closer_there_is_nothing_to_do(make: Maker) -> None:
@@ -301,7 +300,7 @@ def test_an_actor_does_not_wait_for_itself(make: Maker) -> None:
 
     actors.append(make(handler))
     for number in range(2):
-        assert "another thread" in str(actors[0].submit(invocation(number)).exception(PATIENCE_S))
+        assert "another thread" in str(actors[0].submit(invocation(number)).exception(TIMEOUT_S))
 
 
 # -- close
@@ -333,7 +332,7 @@ def test_close_does_not_wait_for_a_stuck_handler(make: Maker) -> None:
         assert isinstance(future.exception(0), StreamingActorFailedError)
     assert actor.health() == StreamingActorHealth(StreamingActorState.CLOSED, 0)
     gate.leave.release(2)
-    actor._thread.join(PATIENCE_S)
+    actor._thread.join(TIMEOUT_S)
     assert not actor._thread.is_alive() and gate.handled == [0]
 
 
@@ -348,14 +347,14 @@ def test_a_closer_that_waits_when_the_actor_is_given_up_is_told(make: Maker) -> 
 
     def wait() -> None:
         try:
-            actor.close_session(context(), CANCELLED, timeout=PATIENCE_S)
+            actor.close_session(context(), CANCELLED, timeout=TIMEOUT_S)
         except StreamingActorFailedError as error:
             errors.append(error)
 
     waiter = threading.Thread(target=wait)
     waiter.start()
     actor.close(0.01)
-    waiter.join(PATIENCE_S)
+    waiter.join(TIMEOUT_S)
     assert len(errors) == 1
     gate.leave.release()
 
@@ -368,8 +367,8 @@ def test_a_handler_may_close_its_own_actor(make: Maker) -> None:
         return {"closed": True}
 
     actors.append(make(handler))
-    assert actors[0].submit(invocation()).result(PATIENCE_S) == {"closed": True}
-    actors[0]._thread.join(PATIENCE_S)
+    assert actors[0].submit(invocation()).result(TIMEOUT_S) == {"closed": True}
+    actors[0]._thread.join(TIMEOUT_S)
     assert not actors[0]._thread.is_alive()
 
 
@@ -382,10 +381,10 @@ def test_a_callback_that_fails_is_logged(make: Maker, caplog: pytest.LogCaptureF
     with caplog.at_level(logging.ERROR):
         actor.submit(invocation()).add_done_callback(fail)
         gate.leave.release()
-        actor.barrier(PATIENCE_S)
+        actor.barrier(TIMEOUT_S)
     assert "callback" in caplog.text
     gate.leave.release()
-    assert actor.submit(invocation(1)).result(PATIENCE_S) == {"n": 1}
+    assert actor.submit(invocation(1)).result(TIMEOUT_S) == {"n": 1}
 
 
 def test_a_thread_holds_nothing_of_work_that_is_done(make: Maker) -> None:
@@ -399,11 +398,11 @@ def test_a_thread_holds_nothing_of_work_that_is_done(make: Maker) -> None:
     gone = threading.Event()
     weakref.finalize(latent, gone.set)
     actor = make(lambda work: {})
-    actor.submit(invocation(latent=latent)).result(PATIENCE_S)
+    actor.submit(invocation(latent=latent)).result(TIMEOUT_S)
     del latent
     actor.barrier()
     gc.collect()
-    assert gone.wait(PATIENCE_S)
+    assert gone.wait(TIMEOUT_S)
 
 
 @pytest.mark.parametrize("capacity", [0, -1, 1.5, True, "2"])
@@ -418,3 +417,144 @@ def test_functions_are_checked(make: Maker) -> None:
     for kind in (LocalStageActor, BatchedStageActor):
         with pytest.raises(ValueError, match="handler must be a function, got None"):
             kind(None)
+
+
+Batch = list[StreamingStageInvocation]
+
+
+class Model:
+    """A batch handler that is held at its first call, so that a test can fill the mailbox."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.entered = threading.Event()
+        self.go = threading.Event()
+        self.fails_for: set[str] = set()
+        self.error: BaseException = ValueError("cursed")
+
+    def __call__(self, batch: Batch) -> list[Mapping[str, object] | BaseException]:
+        self.batches.append([f"{work.key.session_id}{work.key.sequence_id}" for work in batch])
+        if not self.entered.is_set():
+            self.entered.set()
+            assert self.go.wait(TIMEOUT_S)
+        if any(work.key.session_id in self.fails_for for work in batch):
+            raise self.error
+        return [{"session": work.key.session_id} for work in batch]
+
+
+@pytest.fixture
+def model() -> Model:
+    return Model()
+
+
+@pytest.fixture
+def actor(model: Model) -> Iterator[BatchedStageActor]:
+    made = BatchedStageActor(model, max_batch=4, mailbox_capacity=8)
+    yield made
+    model.go.set()
+    made.close(TIMEOUT_S)
+
+
+def submit_behind(actor: BatchedStageActor, model: Model, names: str) -> list[Future[Any]]:
+    """Submit these sessions' invocations while the first batch is held, then let it go."""
+    held = actor.submit(invocation(0, "first"))
+    assert model.entered.wait(TIMEOUT_S)
+    counts: dict[str, int] = {}
+    futures = []
+    for name in names:
+        futures.append(actor.submit(invocation(counts.get(name, 0), name)))
+        counts[name] = counts.get(name, 0) + 1
+    model.go.set()
+    held.result(TIMEOUT_S)
+    return futures
+
+
+def results(futures: list[Future[Any]]) -> list[Any]:
+    return [future.exception(TIMEOUT_S) or future.result()["session"] for future in futures]
+
+
+def test_what_waits_goes_together_up_to_the_maximum(actor: BatchedStageActor, model: Model) -> None:
+    assert results(submit_behind(actor, model, "abcdef")) == list("abcdef")
+    assert model.batches == [["first0"], ["a0", "b0", "c0", "d0"], ["e0", "f0"]]
+
+
+def test_a_batch_holds_one_of_a_session_and_order_stays(actor: BatchedStageActor, model: Model) -> None:
+    assert results(submit_behind(actor, model, "abacb")) == list("abacb")
+    assert model.batches == [["first0"], ["a0", "b0"], ["a1", "c0", "b1"]]
+
+
+def test_a_lone_one_does_not_wait(actor: BatchedStageActor, model: Model) -> None:
+    model.go.set()
+    assert results([actor.submit(invocation(0, "a"))]) == ["a"]
+    assert results([actor.submit(invocation(0, "b"))]) == ["b"]
+    assert model.batches == [["a0"], ["b0"]]
+
+
+def test_the_mailbox_holds_capacity_beside_a_batch(actor: BatchedStageActor, model: Model) -> None:
+    futures = [actor.submit(invocation(0, f"s{number}")) for number in range(12)]
+    with pytest.raises(StreamingActorBusyError):
+        actor.submit(invocation(0, "late"))
+    model.go.set()
+    assert len(results(futures)) == 12
+
+
+def test_an_exception_in_the_list_is_that_items_alone() -> None:
+    error = ValueError("not b")
+
+    def handler(batch: Batch) -> list[Mapping[str, object] | BaseException]:
+        return [error if work.key.session_id == "b" else {"session": work.key.session_id} for work in batch]
+
+    actor = BatchedStageActor(handler, max_batch=4, linger_seconds=TIMEOUT_S)
+    assert results([actor.submit(invocation(0, name)) for name in "abcd"]) == ["a", error, "c", "d"]
+    actor.close()
+
+
+@pytest.mark.parametrize("culprits", ["a", "c", "d", "bd", "abcd"])
+def test_a_handler_that_raises_costs_the_culprits_alone(actor: BatchedStageActor, model: Model, culprits: str) -> None:
+    model.fails_for = set(culprits)
+    futures = submit_behind(actor, model, "abcd")
+    assert results(futures) == [model.error if name in culprits else name for name in "abcd"]
+    assert len(model.batches) <= 1 + 7
+
+
+def test_a_lost_stage_is_not_searched_for_a_culprit(actor: BatchedStageActor, model: Model) -> None:
+    model.fails_for, model.error = {"b"}, StreamingActorFailedError("gone")
+    futures = submit_behind(actor, model, "abcd")
+    assert results(futures) == [model.error] * 4
+    assert len(model.batches) == 2
+
+
+def test_too_few_answers_are_an_error() -> None:
+    actor = BatchedStageActor(lambda batch: [])
+    assert isinstance(actor.submit(invocation()).exception(TIMEOUT_S), InvalidStageOutputError)
+    actor.close()
+
+
+def test_cleanup_stays_between_the_work_before_and_after(actor: BatchedStageActor, model: Model) -> None:
+    actor.submit(invocation(0, "first"))
+    assert model.entered.wait(TIMEOUT_S)
+    actor._session_closer = lambda closed, reason: model.batches.append([f"close {closed.session_id}"])
+    first = actor.submit(invocation(0, "a"))
+    with pytest.raises(TimeoutError):
+        actor.close_session(context("x"), StreamingSessionCloseReason.CLOSED, timeout=0.0)
+    second = actor.submit(invocation(0, "b"))
+    model.go.set()
+    assert results([first, second]) == ["a", "b"]
+    assert model.batches == [["first0"], ["a0"], ["close x"], ["b0"]]
+
+
+def test_lingering_gathers_and_ends_when_the_batch_is_full() -> None:
+    model = Model()
+    model.go.set()
+    actor = BatchedStageActor(model, max_batch=2, linger_seconds=TIMEOUT_S)
+    assert results([actor.submit(invocation(0, name)) for name in "abcd"]) == list("abcd")
+    assert model.batches == [["a0", "b0"], ["c0", "d0"]]
+    lone = actor.submit(invocation(0, "e"))
+    actor.close(TIMEOUT_S)  # does not wait for company
+    assert lone.done() and model.batches[-1] == ["e0"]
+
+
+@pytest.mark.parametrize("arguments", [{"max_batch": 0}, {"linger_seconds": -1.0}, {"linger_seconds": float("nan")}])
+def test_arguments_are_checked(arguments: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(arguments))} must be"):
+        BatchedStageActor(lambda batch: [], **arguments)

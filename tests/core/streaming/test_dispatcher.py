@@ -8,11 +8,11 @@ from concurrent.futures import Future
 import pytest
 
 from realtime_engine.core.streaming.dispatcher import Dispatcher
-from realtime_engine.core.streaming.effects import Effects
 from realtime_engine.core.streaming.errors import StreamingActorBusyError, StreamingActorFailedError
 from realtime_engine.core.streaming.orchestrator import StreamingPipelineOrchestrator
+from realtime_engine.core.streaming.scheduler import Effects
 from realtime_engine.core.streaming.specs import StreamingEdgeSpec, StreamingPipelineSpec
-from realtime_engine.core.streaming.tasks import StreamingSessionStatus, StreamingStageInvocation
+from realtime_engine.core.streaming.types import StreamingSessionStatus, StreamingStageInvocation
 
 from .manual_actors import Answer, InlineActor, ManualActor
 from .pipelines import chain, stage, unordered

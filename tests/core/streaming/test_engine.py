@@ -36,11 +36,11 @@ from realtime_engine.core.serve import run_engine
 from realtime_engine.core.streaming import LocalStageActor, StreamingEngine, serving
 from realtime_engine.core.streaming import engine as engine_module
 from realtime_engine.core.streaming.errors import StreamingActorFailedError
-from realtime_engine.core.streaming.tasks import StreamingSessionStatus
+from realtime_engine.core.streaming.types import StreamingSessionStatus
 from realtime_engine.testing import EngineCase, check_engine
 
 from .counting import SPEC, CountingModel, Made, Turnstile, counting_engine
-from .workers import PATIENCE_S
+from .workers import TIMEOUT_S
 
 Event = TypeVar("Event", bound=SessionEvent)
 
@@ -59,7 +59,7 @@ class Player:
             self._inbox.put_nowait(message)
 
     async def next(self) -> Chunk | SessionEvent:
-        self.items.append(await asyncio.wait_for(self._reader.get(), PATIENCE_S))
+        self.items.append(await asyncio.wait_for(self._reader.get(), TIMEOUT_S))
         return self.items[-1]
 
     async def chunk(self) -> Chunk:
@@ -103,7 +103,7 @@ class Table:
 
     async def end(self) -> None:
         self.stop.set()
-        await asyncio.wait_for(self.serving, PATIENCE_S)
+        await asyncio.wait_for(self.serving, TIMEOUT_S)
 
 
 @asynccontextmanager
@@ -518,7 +518,7 @@ async def test_a_stuck_stage_keeps_only_what_it_holds(
 async def test_any_number_of_stuck_sessions_keep_nobody_else(
     model: CountingModel, gate: Turnstile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "_RELEASE_TIMEOUT_S", 3 * PATIENCE_S)
+    monkeypatch.setattr(serving, "_RELEASE_TIMEOUT_S", 3 * TIMEOUT_S)
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
     async with served(model, max_sessions=9) as table:
         first = await table.join("a")
@@ -575,7 +575,7 @@ async def test_a_reader_that_closes_the_outbox_ends_the_engine(model: CountingMo
     player = await table.join("a")
     await player.chunk()
     table.outbox.close()
-    await asyncio.wait_for(table.serving, PATIENCE_S)
+    await asyncio.wait_for(table.serving, TIMEOUT_S)
 
 
 async def test_a_slow_reader_loses_only_its_oldest_chunks(model: CountingModel) -> None:
@@ -583,7 +583,7 @@ async def test_a_slow_reader_loses_only_its_oldest_chunks(model: CountingModel) 
     slow, quick = await table.join("a"), await table.join("b")
     await quick.chunks(30)
     table.stop.set()
-    await asyncio.wait_for(table.serving, PATIENCE_S)
+    await asyncio.wait_for(table.serving, TIMEOUT_S)
     await slow.event(Detached)
     chunks = [item for item in slow.items if isinstance(item, Chunk)]
     assert len(chunks) == 3 and [b.seq - a.seq for a, b in zip(chunks, chunks[1:], strict=False)] == [1, 1]

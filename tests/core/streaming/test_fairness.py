@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import heapq
 
-from realtime_engine.core.streaming.ingress import has_room
-from realtime_engine.core.streaming.session import StreamingSession
+from realtime_engine.core.streaming.session import StreamingSession, has_room
 
 from .pipelines import Bench, chain
 

@@ -16,7 +16,7 @@ from realtime_engine.core.streaming import (
 )
 from realtime_engine.core.streaming.errors import SessionActiveError, UnknownSessionError
 
-from .workers import PATIENCE_S
+from .workers import TIMEOUT_S
 
 SPEC = StreamingPipelineSpec(
     stages=(
@@ -41,12 +41,12 @@ class Summing:
 
     def double(self, work: StreamingStageInvocation) -> Mapping[str, object]:
         if self.meet and work.key.sequence_id == 1:
-            self.met.wait(PATIENCE_S)
+            self.met.wait(TIMEOUT_S)
         return {"y": work.inputs["x"] * work.inputs["gain"]}  # type: ignore[operator]
 
     def sum(self, work: StreamingStageInvocation) -> Mapping[str, object]:
         if self.meet and work.key.sequence_id == 0:
-            self.met.wait(PATIENCE_S)
+            self.met.wait(TIMEOUT_S)
         if work.key.sequence_id == self.fails_at:
             raise ValueError("cursed")
         self.total = 0 if work.is_first else self.total
@@ -146,7 +146,7 @@ def test_a_run_that_was_left_does_not_meddle_with_the_next(pipeline: StreamingPi
 
     def slow() -> Iterator[dict[str, object]]:
         yield from feed(2)
-        assert gate.wait(PATIENCE_S)
+        assert gate.wait(TIMEOUT_S)
         yield from feed(2)
 
     first = run_offline(pipeline, slow(), controls={"gain": 1})
@@ -156,7 +156,7 @@ def test_a_run_that_was_left_does_not_meddle_with_the_next(pipeline: StreamingPi
     second = run_offline(pipeline, feed(10), controls={"gain": 1})
     next(second)
     gate.set()  # the first run's inputs go on, and its session's id is another's now
-    feeder.join(PATIENCE_S)
+    feeder.join(TIMEOUT_S)
     assert not feeder.is_alive()
     assert len(list(second)) == 19
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from realtime_engine.core.streaming.actor import StreamingActorState
+from realtime_engine.core.streaming.actors import LocalStageActor
 from realtime_engine.core.streaming.errors import (
     InvalidStageOutputError,
     SequenceError,
@@ -28,14 +28,17 @@ from realtime_engine.core.streaming.errors import (
     StreamingSessionError,
     UnknownSessionError,
 )
-from realtime_engine.core.streaming.local_actor import LocalStageActor
 from realtime_engine.core.streaming.orchestrator import StreamingPipelineOrchestrator
 from realtime_engine.core.streaming.specs import StreamingPipelineSpec
-from realtime_engine.core.streaming.tasks import StreamingSessionCloseReason, StreamingSessionStatus
+from realtime_engine.core.streaming.types import (
+    StreamingActorState,
+    StreamingSessionCloseReason,
+    StreamingSessionStatus,
+)
 
 from .manual_actors import InlineActor, ManualActor
 from .pipelines import Clock, chain, diamond
-from .workers import PATIENCE_S
+from .workers import TIMEOUT_S
 
 STAGES = ("encode", "denoise", "decode")
 PRODUCES = {"encode": "y", "denoise": "z", "decode": "out", "left": "l", "right": "r", "join": "out"}
@@ -738,7 +741,7 @@ def test_a_task_whose_loop_is_gone_holds_nobody_up() -> None:
         done.set()
 
     threading.Thread(target=use, daemon=True).start()
-    assert done.wait(PATIENCE_S)
+    assert done.wait(TIMEOUT_S)
 
 
 def test_an_error_that_is_raised_often_does_not_grow() -> None:
@@ -779,7 +782,7 @@ def test_the_callers_mapping_is_not_asked_under_the_lock() -> None:
             done.set()
 
         threading.Thread(target=push, daemon=True).start()
-        assert done.wait(PATIENCE_S)
+        assert done.wait(TIMEOUT_S)
 
 
 @pytest.mark.parametrize("inputs", [None, ["x"], {"x"}, "x", 3, {}, {"nobody": 0}, {None: 0}])
@@ -829,7 +832,7 @@ def test_a_finalizer_in_the_middle_of_scheduling_is_told() -> None:
 
     meddle = True
     threading.Thread(target=push, daemon=True).start()
-    assert done.wait(PATIENCE_S)
+    assert done.wait(TIMEOUT_S)
     meddle = False
     assert told and all("in the middle of scheduling" in text for text in told)
     assert o.status("s") is StreamingSessionStatus.RUNNING
@@ -852,5 +855,5 @@ def test_looking_takes_no_scheduling_lock() -> None:
         looking = threading.Thread(target=look, daemon=True)
         with o._dispatcher:
             looking.start()
-            looking.join(PATIENCE_S)
+            looking.join(TIMEOUT_S)
         assert len(seen) == 4

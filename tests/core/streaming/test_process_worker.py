@@ -15,10 +15,9 @@ import numpy as np
 import pytest
 
 from realtime_engine.core.streaming.errors import StreamingActorFailedError, StreamingWorkerError
-from realtime_engine.core.streaming.process_worker import SHARED_MEMORY_PREFIX, ProcessWorker
-from realtime_engine.core.streaming.worker_process import WorkerTraceback
+from realtime_engine.core.streaming.process_worker import SHARED_MEMORY_PREFIX, ProcessWorker, WorkerTraceback
 
-from .workers import PATIENCE_S, Calculator, die_at_once, hang_at_once, make_nothing
+from .workers import TIMEOUT_S, Calculator, die_at_once, hang_at_once, make_nothing
 
 SHARED_MEMORY = Path("/dev/shm")
 
@@ -156,7 +155,7 @@ def test_a_close_in_the_middle_of_a_call_cuts_it_off() -> None:
             worker._calls.release()
         worker.close(timeout=0.05)
         with pytest.raises(StreamingActorFailedError, match="is closed"):
-            call.result(PATIENCE_S)
+            call.result(TIMEOUT_S)
     assert worker.closed and not worker.failed
     worker.close()
     with pytest.raises(StreamingActorFailedError, match="is closed"):
@@ -174,7 +173,7 @@ def test_a_close_in_the_middle_of_a_call_cuts_it_off() -> None:
 )
 def test_an_object_that_cannot_be_made_leaves_nothing(factory: object, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
-        ProcessWorker(factory, start_timeout=0.3 if factory is hang_at_once else PATIENCE_S)  # type: ignore[arg-type]
+        ProcessWorker(factory, start_timeout=0.3 if factory is hang_at_once else TIMEOUT_S)  # type: ignore[arg-type]
     assert segments() == []
 
 
@@ -215,7 +214,7 @@ def run_program(folder: Path, last: str) -> tuple[int, str, list[str]]:
     with subprocess.Popen(
         command, env={**os.environ, **paths}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as program:
-        output, _ = program.communicate(timeout=PATIENCE_S)  # ends when its child, which has the pipe too, is gone
+        output, _ = program.communicate(timeout=TIMEOUT_S)  # ends when its child, which has the pipe too, is gone
     return program.returncode, output, segments(program.pid)
 
 
@@ -237,7 +236,7 @@ def test_a_program_that_comes_from_standard_input_has_workers_too() -> None:
         env={**os.environ, **paths},
         capture_output=True,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=TIMEOUT_S,
         check=False,
     )
     assert (program.returncode, program.stdout, program.stderr) == (0, "<stdin>\n", "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from realtime_engine.core.streaming.progress import merged
 from realtime_engine.core.streaming.specs import StreamingEdgeSpec, StreamingPipelineSpec
 
 from .pipelines import Bench, chain, diamond, unordered
@@ -37,3 +38,13 @@ def test_an_unordered_stage_takes_the_lowest_that_is_ready() -> None:
         assert progress.base == next(n for n in range(61) if n not in taken)
         assert set(progress.arrived) == ready
     assert progress.ahead == set()
+
+
+def test_the_oldest_version_of_each_control_wins() -> None:
+    left, right = {"steer": (3, 1.0), "zoom": (1, 0.5)}, {"steer": (2, 0.9)}
+    assert merged([left, None, right], {"zoom": (4, 2.0), "gas": (0, 0.0)}) == {
+        "steer": (2, 0.9),
+        "zoom": (1, 0.5),
+        "gas": (0, 0.0),
+    }
+    assert merged([None], {}) == {}

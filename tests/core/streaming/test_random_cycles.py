@@ -7,10 +7,10 @@ import random
 import threading
 from collections import Counter
 
+from realtime_engine.core.streaming.actors import LocalStageActor
 from realtime_engine.core.streaming.errors import SessionEndedError, UnknownSessionError
-from realtime_engine.core.streaming.local_actor import LocalStageActor
 from realtime_engine.core.streaming.orchestrator import StreamingPipelineOrchestrator
-from realtime_engine.core.streaming.tasks import (
+from realtime_engine.core.streaming.types import (
     StreamingSessionCloseReason,
     StreamingSessionContext,
     StreamingSessionStatus,
@@ -28,7 +28,7 @@ class Chance(Exception):
     """Why a handler fails."""
 
 
-class Life:
+class SessionEpoch:
     """One id, driven through its lives by chance."""
 
     def __init__(self, orchestrator: StreamingPipelineOrchestrator, session_id: str, rng: random.Random) -> None:
@@ -56,7 +56,7 @@ def test_ten_thousand_cycles_leave_nothing() -> None:
     rng = random.Random(5)
     actors = {name: ManualActor({artifact: 0}) for name, artifact in PRODUCES.items()}
     orchestrator = StreamingPipelineOrchestrator(chain(2), actors)
-    lives = [Life(orchestrator, f"s{n}", rng) for n in range(5)]
+    lives = [SessionEpoch(orchestrator, f"s{n}", rng) for n in range(5)]
     stages = list(actors.values())
 
     def answer_one(error: BaseException | None = None) -> None:
@@ -64,7 +64,7 @@ def test_ten_thousand_cycles_leave_nothing() -> None:
         if busy:
             rng.choice(busy).answer(error=error)
 
-    def end(life: Life) -> None:
+    def end(life: SessionEpoch) -> None:
         """Nobody answers while a thread waits for the end, so what has begun is answered first."""
         for actor in stages:
             while any(future.running() for _, future in actor.taken):
@@ -128,9 +128,9 @@ def test_threads_that_do_the_same_to_actors_with_threads() -> None:
         return LocalStageActor(handle, session_closer=close)
 
     orchestrator = StreamingPipelineOrchestrator(chain(2), {name: actor(name, made) for name, made in PRODUCES.items()})
-    lives = [Life(orchestrator, f"s{n}", random.Random(n)) for n in range(4)]
+    lives = [SessionEpoch(orchestrator, f"s{n}", random.Random(n)) for n in range(4)]
 
-    def live(life: Life) -> None:
+    def live(life: SessionEpoch) -> None:
         for _ in range(150):
             life.begin()
             with contextlib.suppress(SessionEndedError):
@@ -158,7 +158,7 @@ def test_threads_that_do_the_same_to_actors_with_threads() -> None:
 
     errors: list[BaseException] = []
 
-    def run(life: Life) -> None:
+    def run(life: SessionEpoch) -> None:
         try:
             live(life)
         except BaseException as error:

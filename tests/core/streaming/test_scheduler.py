@@ -7,11 +7,10 @@ from collections import deque
 
 import pytest
 
-from realtime_engine.core.streaming.ingress import has_room
-from realtime_engine.core.streaming.session import StreamingSession
+from realtime_engine.core.streaming.metrics import Hold
+from realtime_engine.core.streaming.session import StreamingSession, has_room
 from realtime_engine.core.streaming.specs import StreamingEdgeSpec, StreamingPipelineSpec
-from realtime_engine.core.streaming.tasks import StreamingSessionCloseReason, StreamingSessionStatus
-from realtime_engine.core.streaming.timings import Hold
+from realtime_engine.core.streaming.types import StreamingSessionCloseReason, StreamingSessionStatus
 
 from .pipelines import Bench, chain, diamond, stage, unordered
 

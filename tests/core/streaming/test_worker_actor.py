@@ -3,12 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from realtime_engine.core.streaming.actor import StreamingActorState
 from realtime_engine.core.streaming.errors import StreamingActorFailedError
 from realtime_engine.core.streaming.process_worker import ProcessWorker
+from realtime_engine.core.streaming.types import StreamingActorState
 from realtime_engine.core.streaming.worker_actor import ParallelWorkerStageActor
 
-from .workers import PATIENCE_S, Calculator, invocation
+from .workers import TIMEOUT_S, Calculator, invocation
 
 
 def make(worker: object, method: str = "double", **options: bool) -> ParallelWorkerStageActor:
@@ -26,7 +26,7 @@ def test_a_process_runs_the_stage() -> None:
     actor = make(worker)
     futures = [actor.submit(invocation(number, x=np.full((60, 100), number))) for number in range(2)]
     for number, future in enumerate(futures):
-        outputs = future.result(PATIENCE_S)
+        outputs = future.result(TIMEOUT_S)
         assert outputs["n"] == number and (outputs["y"] == 2 * number).all()  # type: ignore[attr-defined]
     actor.close()
     assert worker.closed and actor.health().state is StreamingActorState.CLOSED
@@ -35,7 +35,7 @@ def test_a_process_runs_the_stage() -> None:
 def test_a_process_that_dies_fails_the_actor() -> None:
     worker = ProcessWorker(Calculator)
     actor = ParallelWorkerStageActor(worker, "die", lambda work: ((), {}), lambda result, work: {})
-    assert isinstance(actor.submit(invocation()).exception(PATIENCE_S), StreamingActorFailedError)
+    assert isinstance(actor.submit(invocation()).exception(TIMEOUT_S), StreamingActorFailedError)
     health = actor.health()
     assert health.state is StreamingActorState.FAILED and health.failure_reason == "its process died (signal 9)"
     with pytest.raises(StreamingActorFailedError, match="signal 9"):

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from realtime_engine.core.streaming.tasks import StreamingSessionContext, StreamingStageInvocation, StreamingTaskKey
+from realtime_engine.core.streaming.types import StreamingSessionContext, StreamingStageInvocation, StreamingTaskKey
 
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 
 
 def invocation(sequence_id: int = 0, session_id: str = "a", **inputs: object) -> StreamingStageInvocation:

@@ -168,7 +168,7 @@ def test_a_disk_that_fails_costs_the_log_only(
     def full(file: int, data: bytes) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("realtime_engine.infra.control_log.lines.os.write", full)
+    monkeypatch.setattr("realtime_engine.infra.control_log.log.os.write", full)
     with caplog.at_level(logging.ERROR):
         scene = Scene(tmp_path)
         scene.chunk(0, scene.say(0))

@@ -8,8 +8,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from realtime_engine.infra.controls import Controls, ControlState, protocol_schema
-from realtime_engine.infra.controls.events import EDGE_KINDS
-from realtime_engine.infra.controls.schema import ClientMessage, ErrorCode, ServerMessage
+from realtime_engine.infra.controls.schema import EDGE_KINDS, ClientMessage, ErrorCode, ServerMessage
 from realtime_engine.testing import ManualClock
 
 TEXT = (Path(__file__).parents[3] / "docs" / "protocol.md").read_text()

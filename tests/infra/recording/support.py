@@ -12,9 +12,9 @@ from pathlib import Path
 import av
 import numpy as np
 
+from realtime_engine.infra.encoding.h264 import H264Encoder
 from realtime_engine.infra.frame import FrameId
 from realtime_engine.infra.webrtc import EncodedFrame, StreamEnded
-from realtime_engine.infra.webrtc.h264 import H264Encoder
 
 from ..webrtc.support import picture
 

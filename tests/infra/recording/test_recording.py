@@ -11,9 +11,10 @@ from pathlib import Path
 import av
 import pytest
 
+from realtime_engine.infra.encoding import Codec
 from realtime_engine.infra.recording import Recording, RecordingStore, StopReason
-from realtime_engine.infra.recording.file import FragmentFile
-from realtime_engine.infra.webrtc import Codec, SharedVideo
+from realtime_engine.infra.recording.muxer import FragmentFile
+from realtime_engine.infra.webrtc import SharedVideo
 from realtime_engine.infra.webrtc.stream import StreamStats
 from realtime_engine.infra.webrtc.tiers import Tier
 

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from realtime_engine.infra.media import LAYOUTS, VALUE_RANGES, to_frames
+from realtime_engine.infra.frame_format import LAYOUTS, VALUE_RANGES, to_frames
 from realtime_engine.infra.runner_io import to_array, to_tensor
 
 TORCH = {"float16": 2**-11, "bfloat16": 2**-8, "float32": 2**-24, "float64": 2**-53}

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from realtime_engine.infra.runner_io import InputError, load_prompt, load_prompts
-from realtime_engine.infra.runner_io.prompts import MOST_BYTES
+from realtime_engine.infra.runner_io.prompts import MAX_BYTES
 
 
 def written(folder: Path, content: bytes) -> Path:
@@ -46,7 +46,7 @@ def test_a_file_without_text_is_refused(tmp_path: Path, content: bytes) -> None:
 
 def test_a_huge_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="larger than"):
-        load_prompts(written(tmp_path, b"x" * (MOST_BYTES + 1)))
+        load_prompts(written(tmp_path, b"x" * (MAX_BYTES + 1)))
 
 
 @pytest.mark.parametrize(

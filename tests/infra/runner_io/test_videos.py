@@ -246,7 +246,7 @@ def test_what_is_too_large_is_refused(tmp_path: Path) -> None:
 
 
 def test_huge_pictures_are_refused_before_they_are_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("realtime_engine.infra.runner_io.film.MOST_PIXELS", 1000)
+    monkeypatch.setattr("realtime_engine.infra.runner_io.videos.MAX_PIXELS", 1000)
     with pytest.raises(InputError, match=r"a\.mp4: it is too large \(48 x 32\); scale it down to 1000 pixels"):
         load_first_frame(film(tmp_path / "a.mp4"))
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from realtime_engine.infra.webrtc.codecs import Codec
-from realtime_engine.infra.webrtc.shared import SharedVideo
+from realtime_engine.infra.encoding.base import Codec
+from realtime_engine.infra.webrtc.send_queue import VideoViewer
+from realtime_engine.infra.webrtc.shared_video import SharedVideo
 from realtime_engine.infra.webrtc.stream import StreamStats
 from realtime_engine.infra.webrtc.tiers import Tier
-from realtime_engine.infra.webrtc.viewer import VideoViewer
 from realtime_engine.testing import ManualClock
 
 from .support import FakeEncoder, FakeSource, InlineExecutor, frame, until

@@ -6,7 +6,7 @@ import contextlib
 import random
 import socket
 
-from realtime_engine.infra.webrtc.ports import UdpPorts
+from realtime_engine.infra.webrtc.udp_ports import UdpPorts
 
 
 def free_ports(count: int) -> UdpPorts:

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from realtime_engine.infra.webrtc import CloseReason, Codec, ViewerPeer
+from realtime_engine.infra.encoding import Codec
+from realtime_engine.infra.webrtc import CloseReason, ViewerPeer
 
 from ...browser import FLAGS, chromium_path
 from .support import FakeSource, Player, luma, shared, until

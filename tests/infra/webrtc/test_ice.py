@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
+import hmac
 from typing import Any
 
 import pytest
@@ -9,11 +12,14 @@ from realtime_engine.infra.webrtc.errors import BadCandidateError
 from realtime_engine.infra.webrtc.ice import (
     IceConfig,
     IceServer,
+    TurnSecret,
+    advertise,
+    check_public_address,
+    hide_related_addresses,
     keep_usable_candidates,
     parse_fragment,
     to_candidate,
 )
-from realtime_engine.infra.webrtc.turn import TurnSecret
 
 from .free_ports import free_ports
 
@@ -174,3 +180,80 @@ def test_credentials_are_made_for_each_viewer_where_a_server_has_none() -> None:
 def test_settings_that_do_not_go_together_are_refused(given: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         IceConfig(**given)
+
+
+SDP = "\r\n".join(
+    [
+        "v=0",
+        "o=- 1 1 IN IP4 0.0.0.0",
+        "m=video 50007 UDP/TLS/RTP/SAVPF 97",
+        "c=IN IP4 192.0.2.7",
+        "a=candidate:1 1 udp 2130706431 192.0.2.7 50007 typ host",
+        "a=candidate:2 1 udp 2130706431 2001:db8::7 50008 typ host",
+        "a=candidate:3 1 udp 1694498815 198.51.100.1 50007 typ srflx raddr 192.0.2.7 rport 50007",
+        "a=candidate:4 1 udp 16777215 198.51.100.2 40000 typ relay raddr 192.0.2.7 rport 40001",
+        "a=end-of-candidates",
+        "m=application 9 UDP/DTLS/SCTP webrtc-datachannel",
+        "c=IN IP4 0.0.0.0",
+        "",
+    ]
+)
+
+
+def changes(before: str, after: str) -> list[str]:
+    pairs = zip(before.split("\r\n"), after.split("\r\n"), strict=True)
+    return [new for old, new in pairs if new != old]
+
+
+def test_the_public_address_takes_the_place_of_the_own_one_and_ports_stay() -> None:
+    assert changes(SDP, advertise(SDP, "203.0.113.5")) == [
+        "c=IN IP4 203.0.113.5",
+        "a=candidate:1 1 udp 2130706431 203.0.113.5 50007 typ host",
+    ]
+
+
+def test_an_ipv6_address_stands_for_ipv6_addresses() -> None:
+    assert changes(SDP, advertise(SDP, "2001:db8:1::5")) == [
+        "a=candidate:2 1 udp 2130706431 2001:db8:1::5 50008 typ host"
+    ]
+
+
+def test_a_relay_does_not_tell_whom_it_stands_for() -> None:
+    assert changes(SDP, hide_related_addresses(SDP)) == [
+        "a=candidate:3 1 udp 1694498815 198.51.100.1 50007 typ srflx raddr 0.0.0.0 rport 9",
+        "a=candidate:4 1 udp 16777215 198.51.100.2 40000 typ relay raddr 0.0.0.0 rport 9",
+    ]
+
+
+@pytest.mark.parametrize("address", ["203.0.113.5", "2001:db8::1", "127.0.0.1"])
+def test_an_address_is_taken(address: str) -> None:
+    check_public_address(address)
+
+
+@pytest.mark.parametrize("address", ["", "example.org", "203.0.113.5:80", "0.0.0.0", "::", "224.0.0.1"])
+def test_what_nobody_can_send_to_is_refused(address: str) -> None:
+    with pytest.raises(ValueError, match="public_address must be") as error:
+        check_public_address(address)
+    assert repr(address) in str(error.value)
+
+
+def test_credentials_end_at_a_time_and_are_signed() -> None:
+    username, password = TurnSecret("north", lifetime_s=600).credentials("ann", now_s=1_000.9)
+    assert username == "1600:ann"
+    assert base64.b64decode(password) == hmac.digest(b"north", b"1600:ann", hashlib.sha1)
+
+
+def test_each_viewer_time_and_secret_has_credentials_of_its_own() -> None:
+    secret = TurnSecret("north")
+    made = {secret.credentials("ann", 0), secret.credentials("bob", 0), secret.credentials("ann", 1)}
+    made.add(TurnSecret("south").credentials("ann", 0))
+    assert len({password for _, password in made}) == 4
+
+
+def test_the_secret_is_not_shown() -> None:
+    assert "north" not in repr(TurnSecret("north"))
+
+
+def test_an_empty_secret_is_refused() -> None:
+    with pytest.raises(ValueError, match="turn_secret must be the secret"):
+        TurnSecret("")

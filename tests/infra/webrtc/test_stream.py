@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from realtime_engine.infra.webrtc.codecs import Codec
-from realtime_engine.infra.webrtc.shared import SharedVideo
+from realtime_engine.infra.encoding.base import Codec
+from realtime_engine.infra.webrtc.send_queue import Loss, StreamEnded
+from realtime_engine.infra.webrtc.shared_video import SharedVideo
 from realtime_engine.infra.webrtc.tiers import Tier
-from realtime_engine.infra.webrtc.viewer import Loss, StreamEnded
 
 from .bench import Bench, seqs
 from .support import FakeSource, GatedExecutor, frame, until

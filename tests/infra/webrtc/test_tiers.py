@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from realtime_engine.infra.webrtc.tiers import Arbiter, Tier
+from realtime_engine.infra.webrtc.tiers import Tier, TierController
 from realtime_engine.testing import ManualClock
 
 FULL = 2_000_000
@@ -28,7 +28,7 @@ class Room:
 
     def __init__(self, **capacities: int) -> None:
         self.clock = ManualClock()
-        self.arbiter: Arbiter[str] = Arbiter(self.clock)
+        self.arbiter: TierController[str] = TierController(self.clock)
         self.links = {name: Link(capacity) for name, capacity in capacities.items()}
         self.seats = {name: self.arbiter.join(name) for name in capacities}
         self.moves: list[tuple[int, str, Tier]] = []
@@ -51,7 +51,7 @@ class Room:
 
 
 def test_the_tiers_are_a_half_and_a_quarter_of_the_rate_and_the_least_is_small() -> None:
-    arbiter: Arbiter[str] = Arbiter(ManualClock())
+    arbiter: TierController[str] = TierController(ManualClock())
     assert [arbiter.rate(tier, FULL) for tier in Tier] == [2_000_000, 1_000_000, 500_000]
     assert [tier.scale for tier in Tier] == [1, 1, 2]
     assert arbiter.rate(Tier.QUARTER, 20_000) == 20_000
@@ -156,7 +156,7 @@ def test_loss_moves_a_viewer_down_too() -> None:
 
 
 def test_reports_of_those_who_have_left_are_nothing() -> None:
-    arbiter: Arbiter[str] = Arbiter(ManualClock())
+    arbiter: TierController[str] = TierController(ManualClock())
     arbiter.join("one")
     arbiter.leave("one")
     arbiter.leave("one")

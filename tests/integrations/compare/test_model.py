@@ -14,10 +14,9 @@ from realtime_engine.core.contract import SessionInit
 from realtime_engine.core.errors import StepFailure
 from realtime_engine.core.stages import StageBatch
 from realtime_engine.integrations.compare.model import CompareModel
-from realtime_engine.integrations.dream.attaching import seed_picture
-from realtime_engine.integrations.dream.level import THEMES, TrueView, first_visitor, level
+from realtime_engine.integrations.dream.inputs import seed_picture
+from realtime_engine.integrations.dream.level import STEP_S, THEMES, TrueView, first_visitor, level
 from realtime_engine.integrations.dream.model import DreamModel
-from realtime_engine.integrations.dream.walks import STEP_S
 from realtime_engine.integrations.dream.weights import Weights
 from realtime_engine.integrations.maze.grid import SIZE
 from realtime_engine.integrations.maze.motion import Controls, Motion

@@ -122,7 +122,7 @@ def test_a_device_on_which_it_does_not_run(weights: Weights, threads: int, monke
     def full(*_: Any) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr("realtime_engine.integrations.dream.dreamer.Dreamer.decode", full)
+    monkeypatch.setattr("realtime_engine.integrations.dream.inference.Dreamer.decode", full)
     with pytest.raises(WeightsError, match="the network does not run on 'cpu': .*CUDA out of memory"):
         build_model(Options(weights=weights.path, **SIZE))
 

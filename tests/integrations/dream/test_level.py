@@ -17,9 +17,9 @@ from realtime_engine.integrations.dream.level import (
     wall_textures,
 )
 from realtime_engine.integrations.maze.grid import HEADINGS
-from realtime_engine.integrations.maze.reference import ReferenceRenderer
 from realtime_engine.integrations.maze.renderer import BRIGHTEST, DARKEST
 from realtime_engine.integrations.maze.textures import LEVELS, WALL_KINDS, WALL_SIDE, to_levels
+from tests.integrations.maze.reference import ReferenceRenderer
 
 PLACES = np.array([[1.5, 7.5, 0.0], [3.4, 3.6, 0.3], [5.2, 5.7, 0.62], [7.5, 2.4, 0.9], [2.6, 7.3, 0.13]])
 ALL_THEMES = np.array([0, 1, 2, 0, 1])

@@ -16,10 +16,9 @@ from realtime_engine import ComposedEngine, SessionInit  # noqa: E402
 from realtime_engine.core.errors import StepFailure  # noqa: E402
 from realtime_engine.core.stages import StageBatch  # noqa: E402
 from realtime_engine.integrations.dream import model as dream_model  # noqa: E402
-from realtime_engine.integrations.dream.dreamer import Seen  # noqa: E402
+from realtime_engine.integrations.dream.inference import Seen, dream_noise  # noqa: E402
 from realtime_engine.integrations.dream.level import HEIGHT, THEMES, WIDTH  # noqa: E402
 from realtime_engine.integrations.dream.model import DreamModel  # noqa: E402
-from realtime_engine.integrations.dream.noise import dream_noise  # noqa: E402
 from realtime_engine.integrations.dream.weights import Weights  # noqa: E402
 from realtime_engine.testing import EngineCase, FaultyModel, check_engine  # noqa: E402
 from realtime_engine.testing.conformance import CHECKS  # noqa: E402
@@ -212,7 +211,7 @@ def test_noise_follows_from_seed_and_step_alone(make: Make, monkeypatch: pytest.
         drawn.append((seed, step))
         return dream_noise(seed, step, shape)
 
-    monkeypatch.setattr("realtime_engine.integrations.dream.dreamer.dream_noise", note)
+    monkeypatch.setattr("realtime_engine.integrations.dream.inference.dream_noise", note)
     walk = Walk(make(3, frames_per_chunk=2))
     walk.attach(5)
     walk.step(5, astray=0.0)

@@ -15,10 +15,13 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from realtime_engine.infra.extras import MissingDependencyError
-from realtime_engine.integrations.dream import feed, plan, train, training
+from realtime_engine.integrations.dream import train
 from realtime_engine.integrations.dream.level import HEIGHT, WIDTH
 from realtime_engine.integrations.dream.network import DreamSizes
 from realtime_engine.integrations.dream.train import main
+from realtime_engine.integrations.dream.training import data as feed
+from realtime_engine.integrations.dream.training import plan
+from realtime_engine.integrations.dream.training import trainer as training
 from realtime_engine.integrations.dream.weights import Weights
 
 pytestmark = pytest.mark.usefixtures("one_thread")

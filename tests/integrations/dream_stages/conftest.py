@@ -12,7 +12,7 @@ from realtime_engine.core.streaming import StreamingEngine
 from realtime_engine.integrations.dream.model import DreamModel
 from realtime_engine.integrations.dream.network import DreamNetwork, DreamSizes
 from realtime_engine.integrations.dream.weights import Weights, save
-from realtime_engine.integrations.dream_stages.building import build_engine
+from realtime_engine.integrations.dream_stages.pipeline import build_engine
 
 SMALL = DreamSizes(
     latent=6, encoder_width=4, field_width=32, decoder_width=24, decoder_channels=4, hidden=4, dynamics_width=32

@@ -5,16 +5,16 @@ import pytest
 
 from realtime_engine.integrations.maze.grid import SIZE
 from realtime_engine.integrations.maze.motion import RADIUS
-from realtime_engine.integrations.maze.rays import Eyes, cast_rays
-from realtime_engine.integrations.maze.reference import march
+from realtime_engine.integrations.maze.rays import PictureEncoder, cast_rays
 from realtime_engine.integrations.maze.world import make_world
+from tests.integrations.maze.reference import march
 
 TANGENTS = np.linspace(-0.64, 0.64, 61, dtype=np.float32)
 
 
-def eyes_at(x: np.ndarray, y: np.ndarray, yaw: np.ndarray) -> Eyes:
+def eyes_at(x: np.ndarray, y: np.ndarray, yaw: np.ndarray) -> PictureEncoder:
     values = (x, y, np.cos(2 * np.pi * yaw), np.sin(2 * np.pi * yaw))
-    return Eyes(*(value.astype(np.float32)[:, None] for value in values))
+    return PictureEncoder(*(value.astype(np.float32)[:, None] for value in values))
 
 
 def poses(seed: int, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -59,7 +59,7 @@ def test_rays_along_a_grid_axis_are_no_special_case() -> None:
     solid[5, 1:9] = False
     with np.errstate(all="raise"):
         hits = cast_rays(
-            Eyes(*(np.array([[value]], np.float32) for value in (2.5, 5.5, 1.0, 0.0))),
+            PictureEncoder(*(np.array([[value]], np.float32) for value in (2.5, 5.5, 1.0, 0.0))),
             np.zeros(1, np.float32),
             solid.reshape(1, -1),
         )

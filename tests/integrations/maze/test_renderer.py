@@ -5,10 +5,10 @@ import pytest
 
 from realtime_engine.integrations.maze.motion import ORB, ORBS, VISITOR, first_orbs, first_visitor
 from realtime_engine.integrations.maze.palette import theme_of
-from realtime_engine.integrations.maze.reference import ReferenceRenderer
 from realtime_engine.integrations.maze.renderer import Renderer, View
 from realtime_engine.integrations.maze.textures import wall_textures
 from realtime_engine.integrations.maze.world import make_world
+from tests.integrations.maze.reference import ReferenceRenderer
 
 WIDTH, HEIGHT = 320, 180
 PROMPTS = ("", "ice", "lava", "forest", "night")

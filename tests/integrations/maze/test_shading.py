@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from realtime_engine.integrations.maze.palette import FOGS
-from realtime_engine.integrations.maze.shading import MOST_VISIBLE, Shading
+from realtime_engine.integrations.maze.shading import MAX_VISIBLE, Shading
 from realtime_engine.integrations.maze.textures import LEVELS, MATERIALS
 from realtime_engine.integrations.maze.world import TORCH
 
@@ -22,7 +22,7 @@ def test_fog_grows_with_distance_in_whole_steps() -> None:
     fog = shading(0.2).fog(ONLY, DISTANCES)[0].astype(int)
     assert fog[0] == 0 and (np.diff(fog) >= 0).all()
     assert (fog % (MATERIALS * LEVELS) == 0).all()
-    assert fog[-1] == round((FOGS - 1) * (1 - np.exp(-0.2 * (MOST_VISIBLE - 0.5)))) * MATERIALS * LEVELS
+    assert fog[-1] == round((FOGS - 1) * (1 - np.exp(-0.2 * (MAX_VISIBLE - 0.5)))) * MATERIALS * LEVELS
 
 
 def test_each_row_has_its_own_fog() -> None:

@@ -9,11 +9,12 @@ from typing import Any
 import httpx
 import pytest
 
-from realtime_engine.infra.webrtc import Codec, Tier
+from realtime_engine.infra.encoding import Codec
+from realtime_engine.infra.webrtc import Tier
 
 from ...infra.recording.support import play
 from ..support import FREE, Place, Served, colour, in_process, over_http, until
-from .test_whep import viewing
+from .test_webrtc import viewing
 
 METHODS = [("POST", ""), ("GET", ""), ("DELETE", ""), ("GET", "/recording-1.mp4")]
 

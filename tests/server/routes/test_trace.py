@@ -6,12 +6,12 @@ import json
 import time
 from typing import Any
 
-from realtime_engine.infra.joining import JoinCounts
-from realtime_engine.infra.timing import Milestone
+from realtime_engine.infra.telemetry.frame_latency import JoinCounts
+from realtime_engine.infra.telemetry.timing import Milestone
 from realtime_engine.infra.webrtc import WebRtcReceiver
 
 from ..support import Place, in_process, message, over_http, until
-from .test_whep import viewing
+from .test_webrtc import viewing
 
 SHIFT_NS = 5_000_000_000_123
 

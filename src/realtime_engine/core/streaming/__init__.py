@@ -1,9 +1,8 @@
 """The streaming pipeline scheduler: a graph of long-lived stages through which ordered chunks flow."""
 
-from .actor import StreamingActorHealth, StreamingActorState, StreamingStageActor
-from .batched_actor import BatchedStageActor
-from .diagnostics import StreamingArtifactStats, StreamingSchedulerDiagnostics
+from .actors import BatchedStageActor, LocalStageActor
 from .engine import StreamingEngine
+from .epoch import ChunkRequest
 from .errors import (
     InvalidStageOutputError,
     SequenceError,
@@ -19,14 +18,10 @@ from .errors import (
     StreamingWorkerError,
     UnknownSessionError,
 )
-from .health import StreamingPipelineHealth
-from .local_actor import LocalStageActor
-from .metrics import StreamingLatencySummary, StreamingSessionMetrics
+from .metrics import StreamingLatencySummary, StreamingSessionMetrics, StreamingStageIdleInterval, StreamingStageTiming
 from .offline import run_offline
 from .orchestrator import StreamingPipelineOrchestrator
-from .outputs import StreamingOutput
 from .process_worker import ProcessWorker
-from .request import ChunkRequest
 from .specs import (
     StageOrdering,
     StreamingEdgeSpec,
@@ -34,14 +29,20 @@ from .specs import (
     StreamingResourceGroupSpec,
     StreamingStageSpec,
 )
-from .tasks import (
+from .types import (
+    StreamingActorHealth,
+    StreamingActorState,
+    StreamingArtifactStats,
+    StreamingOutput,
+    StreamingPipelineHealth,
+    StreamingSchedulerDiagnostics,
     StreamingSessionCloseReason,
     StreamingSessionContext,
     StreamingSessionStatus,
+    StreamingStageActor,
     StreamingStageInvocation,
     StreamingTaskKey,
 )
-from .timings import StreamingStageIdleInterval, StreamingStageTiming
 from .worker_actor import ParallelWorkerStageActor
 
 __all__ = [

@@ -11,10 +11,9 @@ from types import TracebackType
 
 from ..errors import reraise_interrupt
 from ..waiters import wake
-from .cleanup import SessionReleaser
-from .effects import Effects
 from .errors import InvalidStageOutputError, StreamingActorBusyError, StreamingActorFailedError, contained
-from .scheduler import Scheduler
+from .release import SessionReleaser
+from .scheduler import Effects, Scheduler
 from .session import RUNNING
 from .work import ActorLane, StageWork, WithdrawnError
 

@@ -9,13 +9,14 @@ from typing import Any
 
 from ..contract import AdmissionError, EngineManifest, SessionInit, StepResult
 from ..errors import StepFailure
-from ..queues import Inbox, Outbox
-from .actor import StreamingStageActor
+from ..inbox import Inbox
+from ..outbox import Outbox
+from .epoch import Controls, Inputs, Ports, SessionEpoch
 from .errors import StreamingError
-from .life import Controls, Inputs, Life, Ports
 from .orchestrator import StreamingPipelineOrchestrator
 from .serving import PipelineServer
 from .specs import StreamingPipelineSpec
+from .types import StreamingStageActor
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +69,7 @@ class StreamingEngine:
             to_inputs=inputs if inputs is not None else lambda request: dict.fromkeys(queued, request),
         )
         self._pipeline = StreamingPipelineOrchestrator(spec, actors)
-        self._lives: dict[str, Life] = {}  # of Level 1
+        self._lives: dict[str, SessionEpoch] = {}  # of Level 1
 
     @property
     def pipeline(self) -> StreamingPipelineOrchestrator:
@@ -109,7 +110,9 @@ class StreamingEngine:
         if len(self._lives) >= self._manifest.max_sessions:
             raise AdmissionError(f"all {self._manifest.max_sessions} places are taken")
         try:
-            self._lives[init.session_id] = Life(self._pipeline, self._ports, init.session_id, dict(init.context))
+            self._lives[init.session_id] = SessionEpoch(
+                self._pipeline, self._ports, init.session_id, dict(init.context)
+            )
         except StreamingError as error:
             raise AdmissionError(str(error)) from error
 

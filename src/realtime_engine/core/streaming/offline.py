@@ -10,8 +10,7 @@ from types import MappingProxyType
 
 from .errors import StreamingError
 from .orchestrator import StreamingPipelineOrchestrator
-from .outputs import StreamingOutput
-from .tasks import StreamingSessionStatus
+from .types import StreamingOutput, StreamingSessionStatus
 
 __all__ = ["run_offline"]
 

@@ -9,25 +9,37 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import TracebackType
 
+from ..clock import Deadline
 from ..waiters import Waiter, enlist
-from .actor import StreamingActorHealth, StreamingStageActor
-from .cleanup import SessionReleaser
-from .deadline import Deadline
-from .diagnostics import StreamingArtifactStats, StreamingSchedulerDiagnostics
 from .dispatcher import Dispatcher
 from .errors import StreamingBackpressureError, StreamingSessionError
 from .graph import PipelineGraph
-from .health import StreamingPipelineHealth
-from .ingress import check_artifacts, check_final, check_open, check_sequence, checked_inputs, has_room
-from .metrics import StreamingSessionMetrics
-from .outputs import StreamingOutput
+from .metrics import StreamingSessionMetrics, StreamingStageIdleInterval, StreamingStageTiming
+from .release import SessionReleaser
 from .scheduler import Scheduler
-from .session import RUNNING, StreamingSession
-from .session_table import SessionTable
+from .session import (
+    RUNNING,
+    SessionTable,
+    StreamingSession,
+    check_artifacts,
+    check_final,
+    check_open,
+    check_sequence,
+    checked_inputs,
+    has_room,
+)
 from .specs import StreamingPipelineSpec, check_count, check_name, check_seconds
-from .stage_actors import ActorFactory, StageActors
-from .tasks import StreamingSessionCloseReason, StreamingSessionStatus
-from .timings import StreamingStageIdleInterval, StreamingStageTiming
+from .supervisor import ActorFactory, StageActors
+from .types import (
+    StreamingActorHealth,
+    StreamingArtifactStats,
+    StreamingOutput,
+    StreamingPipelineHealth,
+    StreamingSchedulerDiagnostics,
+    StreamingSessionCloseReason,
+    StreamingSessionStatus,
+    StreamingStageActor,
+)
 from .work import ActorLane
 
 __all__ = ["StreamingPipelineOrchestrator"]

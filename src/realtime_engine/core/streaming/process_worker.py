@@ -4,31 +4,171 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import multiprocessing
 import os
 import pickle
 import secrets
 import shutil
+import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from .errors import StreamingActorFailedError
-from .shared_arrays import SharedArrays
-from .worker_process import ATTACHED, ERROR, READY, run_worker, unpack_error
+import numpy as np
 
-__all__ = ["ProcessWorker"]
+from ..errors import describe
+from .errors import StreamingActorFailedError, StreamingWorkerError
+
+__all__ = [
+    "ATTACHED",
+    "ERROR",
+    "ProcessWorker",
+    "READY",
+    "RESULT",
+    "SharedArrays",
+    "WorkerTraceback",
+    "pack_error",
+    "run_worker",
+    "unpack_error",
+]
+
+
+_SMALLEST_SHARED = 16 * 1024  # bytes; what is smaller costs less in the message itself
+_ALIGNMENT = 64
+
+Span = tuple[int, int]
+
+
+class SharedArrays:
+    """Packs objects into a message and a piece of shared memory, one object at a time, and unpacks them.
+
+    Contiguous arrays of 16 KiB or more go through the memory as long as it has room; the rest travels in the message.
+    What is unpacked is a copy: it stays valid when the memory is used again.
+    """
+
+    def __init__(self, memory: SharedMemory) -> None:
+        assert memory.buf is not None, "the memory is closed"
+        self._memory: memoryview = memory.buf
+
+    def pack(self, value: object) -> bytes:
+        """The message for ``value``; its large arrays are in the memory until the next call."""
+        buffers = _Packing(self._memory)
+        stream = io.BytesIO()
+        _Pickler(stream, protocol=5, buffer_callback=buffers.take).dump(value)
+        return pickle.dumps((stream.getbuffer().tobytes(), buffers.spans), protocol=5)
+
+    def unpack(self, message: bytes) -> Any:
+        """The value; its arrays are writable if the packed ones were."""
+        payload, spans = pickle.loads(message)
+        return pickle.loads(payload, buffers=[bytearray(self._memory[start:end]) for start, end in spans])
+
+
+class _Packing:
+    """Where the buffers of one value go. Returns true for those that stay in the message, as pickle wants it."""
+
+    def __init__(self, memory: memoryview) -> None:
+        self._memory = memory
+        self._next = 0
+        self.spans: list[Span] = []
+
+    def take(self, buffer: pickle.PickleBuffer) -> bool:
+        with buffer.raw() as raw:
+            end = self._next + raw.nbytes
+            if raw.nbytes < _SMALLEST_SHARED or end > len(self._memory):
+                return True
+            self._memory[self._next : end] = raw
+            self.spans.append((self._next, end))
+            self._next = -(-end // _ALIGNMENT) * _ALIGNMENT
+            return False
+
+
+class _Pickler(pickle.Pickler):
+    """Makes arrays contiguous, because only those leave the message."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if type(obj) is np.ndarray and not (obj.flags.c_contiguous or obj.flags.f_contiguous):
+            return np.ascontiguousarray(obj).__reduce_ex__(5)
+        return NotImplemented
+
+
+# First byte of each message of the child.
+ATTACHED, READY, RESULT, ERROR = range(4)
+
+
+class WorkerTraceback(Exception):
+    """The cause of an exception that came from a worker process: where it was raised there."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+def run_worker(connection: Connection, request_name: str, reply_name: str, factory: bytes) -> None:
+    """Make the object, and call its methods until the other end of ``connection`` is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a person's Ctrl-C is the parent's to deal with
+    requests_memory, replies_memory = SharedMemory(request_name), SharedMemory(reply_name)
+    try:
+        _say(connection, ATTACHED)
+        try:
+            owned = pickle.loads(factory)()
+        except BaseException as error:  # told to the parent
+            _say(connection, ERROR, pack_error(error))
+            return
+        _say(connection, READY)
+        _work(connection, owned, SharedArrays(requests_memory), SharedArrays(replies_memory))
+    except (EOFError, OSError):
+        return  # the parent has closed its end, or is gone
+    finally:
+        requests_memory.close()
+        replies_memory.close()
+
+
+def _work(connection: Connection, owned: object, requests: SharedArrays, replies: SharedArrays) -> None:
+    while True:
+        _say(connection, *_answer(owned, connection.recv_bytes(), requests, replies))
+
+
+def _answer(owned: object, request: bytes, requests: SharedArrays, replies: SharedArrays) -> tuple[int, bytes]:
+    try:
+        name, args, kwargs = requests.unpack(request)
+        method: Callable[..., object] = getattr(owned, name)
+        return RESULT, replies.pack(method(*args, **kwargs))
+    except BaseException as error:  # the caller's
+        return ERROR, pack_error(error)
+
+
+def _say(connection: Connection, kind: int, content: bytes = b"") -> None:
+    connection.send_bytes(bytes((kind,)) + content)
+
+
+def pack_error(error: BaseException) -> bytes:
+    """An exception and its traceback; in place of one that does not survive pickling, a description."""
+    text = "".join(traceback.format_exception(error))
+    try:
+        packed = pickle.dumps((error, text))
+        pickle.loads(packed)
+    except Exception:  # a class may refuse this in any way
+        return pickle.dumps((StreamingWorkerError(describe(error)), text))
+    return packed
+
+
+def unpack_error(content: bytes) -> BaseException:
+    error, text = pickle.loads(content)
+    error.__cause__ = WorkerTraceback(text)
+    return error  # type: ignore[no-any-return]
+
 
 SHARED_MEMORY_PREFIX = "rte_"
 """Of the names of pieces of shared memory; the number of the process that made them follows."""
 
-_DEATH_PATIENCE_S = 5.0  # for a process that was killed
+_DEATH_TIMEOUT_S = 5.0  # for a process that was killed
 
 
 class ProcessWorker:
@@ -110,7 +250,7 @@ class ProcessWorker:
                 self._connection.send_bytes(request)
                 kind, content = self._receive(None)
             except (EOFError, OSError):
-                self._process.join(_DEATH_PATIENCE_S)
+                self._process.join(_DEATH_TIMEOUT_S)
                 raise self._lost() from None
             except BaseException:  # an interrupt: the next answer would be this call's
                 self._failure = f"a call of {method!r} was interrupted"
@@ -188,7 +328,7 @@ class ProcessWorker:
             except _NotInTime:
                 raise TimeoutError(f"{self._name!r} was not ready within {timeout} s") from None
             except (EOFError, OSError):
-                self._process.join(_DEATH_PATIENCE_S)
+                self._process.join(_DEATH_TIMEOUT_S)
                 raise self._lost() from None
             if kind != awaited:
                 raise unpack_error(content)
@@ -208,7 +348,7 @@ class ProcessWorker:
         if self._process.pid is not None:
             if self._process.is_alive():
                 self._process.kill()
-            self._process.join(_DEATH_PATIENCE_S)
+            self._process.join(_DEATH_TIMEOUT_S)
         self._connection.close()
         self._segments.close()
 

@@ -3,15 +3,40 @@
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, TypeAlias
 
 from .graph import StageTable
-from .slots import Slot
+from .metrics import Hold, StageRecord
 from .specs import StageOrdering
-from .timings import Hold, StageRecord
+from .types import ControlStamp
 
 if TYPE_CHECKING:
     from .session import StreamingSession
+
+
+Controls: TypeAlias = dict[str, ControlStamp]
+
+
+class Slot:
+    """One value of an artifact, kept until its last use."""
+
+    __slots__ = ("value", "references", "controls")
+
+    def __init__(self, value: object, references: int, controls: Controls | None = None) -> None:
+        self.value = value
+        self.references = references
+        self.controls = controls
+
+
+def merged(stamps: Iterable[Controls | None], sampled: Controls) -> Controls:
+    """The oldest version of every control that had a part in something."""
+    found = dict(sampled)
+    for controls in stamps:
+        for artifact, stamp in (controls or {}).items():
+            if artifact not in found or stamp < found[artifact]:
+                found[artifact] = stamp
+    return found
 
 
 class StageProgress:

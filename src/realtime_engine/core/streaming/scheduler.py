@@ -5,25 +5,79 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from ..waiters import Waiter
-from .desk import ResourceGroup, StageDesk
-from .diagnostics import SchedulerCounts
-from .effects import Effects
 from .errors import StreamingCleanupError
+from .fair_queue import DeficitRoundRobin
 from .graph import PipelineGraph, StageTable
-from .outputs import StreamingOutput
-from .progress import StageProgress
+from .metrics import Hold
+from .progress import Controls, Slot, StageProgress
 from .session import RUNNING, StreamingSession
-from .slots import Controls, Slot
-from .tasks import (
+from .types import (
+    SchedulerCounts,
+    StreamingOutput,
     StreamingSessionCloseReason,
     StreamingSessionStatus,
     StreamingStageInvocation,
     StreamingTaskKey,
 )
-from .timings import Hold
 from .work import ActorLane, StageWork, WithdrawnError
+
+
+class ResourceGroup:
+    """Places that several stages share; ``stages`` are those stages."""
+
+    __slots__ = ("capacity", "in_use", "stages")
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.in_use = 0
+        self.stages: list[int] = []
+
+    def after(self, index: int) -> list[int]:
+        """The stages, the one behind ``index`` first: who gets the place that ``index`` gives back."""
+        return [i for i in self.stages if i > index] + [i for i in self.stages if i <= index]
+
+
+class StageQueue:
+    """Where sessions wait for a stage."""
+
+    __slots__ = ("table", "lane", "group", "turns", "freed")
+
+    def __init__(self, table: StageTable, lane: ActorLane, group: ResourceGroup | None) -> None:
+        self.table = table
+        self.lane = lane
+        self.group = group
+        self.turns: DeficitRoundRobin[StageProgress] = DeficitRoundRobin()
+        self.freed: tuple[int, ...] = (table.index,)  # whom an answer here lets go on
+
+    def hold(self) -> int:
+        """What keeps the stage from taking anything; ``SCHEDULER_ADMISSION`` when nothing does."""
+        if len(self.lane.works) >= self.table.spec.max_in_flight_global or self.lane.backlog:
+            return Hold.STAGE_CAPACITY
+        if self.group is not None and self.group.in_use >= self.group.capacity:
+            return Hold.RESOURCE_GROUP
+        return Hold.SCHEDULER_ADMISSION
+
+
+class Effects(NamedTuple):
+    """What is to be done.
+
+    Attributes:
+        started: works to submit to their actors.
+        withdrawn: works to cancel at their actors.
+        woken: tasks to wake.
+        ended: sessions to release.
+        dropped: values to let go of: what their finalizers do must not happen under the lock.
+    """
+
+    started: list[StageWork]
+    withdrawn: list[StageWork]
+    woken: list[Waiter]
+    ended: list[StreamingSession]
+    dropped: list[Slot]
+
 
 logger = logging.getLogger(__name__)
 
@@ -60,12 +114,12 @@ class Scheduler:
         self._requests = 0
         self._due: deque[int] = deque()  # stages that may be able to take something
 
-    def _desk(self, table: StageTable, lane: ActorLane) -> StageDesk:
+    def _desk(self, table: StageTable, lane: ActorLane) -> StageQueue:
         if table.spec.resource_group is None:
-            return StageDesk(table, lane, None)
+            return StageQueue(table, lane, None)
         group = self.groups[table.spec.resource_group]
         group.stages.append(table.index)
-        return StageDesk(table, lane, group)
+        return StageQueue(table, lane, group)
 
     def take_effects(self) -> Effects | None:
         """What the caller has to do now; ``None`` when there is nothing."""
@@ -248,7 +302,7 @@ class Scheduler:
             while desk.turns and desk.hold() == Hold.SCHEDULER_ADMISSION:
                 self._admit(desk, desk.turns.take(), now)
 
-    def _admit(self, desk: StageDesk, progress: StageProgress, now: float) -> None:
+    def _admit(self, desk: StageQueue, progress: StageProgress, now: float) -> None:
         session, table = progress.session, progress.table
         progress.queued = False
         session.waiting_turns -= 1

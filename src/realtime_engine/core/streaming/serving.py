@@ -10,14 +10,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
-from ..clock import MONOTONIC
+from ..clock import MONOTONIC, NS_PER_S, Deadlines
 from ..contract import EngineManifest
 from ..errors import OutboxClosed, describe, reason_of
+from ..inbox import Inbox
 from ..loglimit import LogLimiter
 from ..messages import (
     Action,
+    ActiveChanged,
     Attach,
     Attached,
+    Chunk,
     Detach,
     Detached,
     Failed,
@@ -25,15 +28,130 @@ from ..messages import (
     Rejected,
     Reset,
     ResetDone,
+    SessionEvent,
     SetActive,
 )
-from ..queues import Inbox, Outbox, OutboxItem
-from ..registry import Identities
-from ..snapshot import snapshot
+from ..outbox import Outbox, OutboxItem
+from ..session import Identities
+from ..values import snapshot
+from .epoch import Ports, SessionEpoch
 from .errors import StreamingError, UnknownSessionError
-from .life import Life, Ports
 from .orchestrator import StreamingPipelineOrchestrator
-from .served_session import ServedSession
+from .types import StreamingOutput
+
+
+class ServedSession:
+    """Feeds and reads one session, as two tasks that live as long as its epoch.
+
+    Attributes:
+        context: what its last epoch began with.
+        epoch, seq: of the next chunk.
+        active: whether new chunks are asked for.
+    """
+
+    def __init__(
+        self,
+        pipeline: StreamingPipelineOrchestrator,
+        session_id: str,
+        identity: tuple[int, int],
+        rate_hz: float,
+        put: Callable[[OutboxItem], None],
+        broken: Callable[[ServedSession, BaseException], None],
+    ) -> None:
+        self.session_id = session_id
+        self.context: Mapping[str, Any] = {}
+        self.epoch, self.seq = identity
+        self.active = True
+        self.life: SessionEpoch | None = None
+        self._pipeline = pipeline
+        self._interval_ns = round(NS_PER_S / rate_hz)
+        self._put = put
+        self._broken = broken
+        self._resumed = asyncio.Event()
+        self._resumed.set()
+        self._held: list[SessionEvent] = []  # a pause, and answers after it, that wait for the chunks in flight
+        self._tasks: tuple[asyncio.Task[None], ...] = ()
+
+    def begin(self, life: SessionEpoch, context: Mapping[str, Any]) -> None:
+        """Feed and read this life from now on."""
+        self.life, self.context = life, context
+        self._tasks = (asyncio.create_task(self._feed(life)), asyncio.create_task(self._read(life)))
+
+    async def end(self) -> None:
+        """No more chunks; answers that waited for some are given."""
+        tasks, self._tasks = self._tasks, ()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self.life = None
+        self._let_out()
+
+    def set_active(self, active: bool) -> None:
+        """Pause, answered when the chunks in flight are out, or resume."""
+        self.active = active
+        if active:
+            self._let_out()
+            self._resumed.set()
+        else:
+            self._resumed.clear()
+        answer = ActiveChanged(self.session_id, active, epoch=self.epoch)
+        if not active and (self._held or (self.life is not None and self.life.in_flight)):
+            self._held.append(answer)
+        else:
+            self._put(answer)
+
+    def answer(self, event: SessionEvent) -> None:
+        """Send an answer, never before an older one."""
+        if self._held:
+            self._held.append(event)
+        else:
+            self._put(event)
+
+    def _let_out(self) -> None:
+        held, self._held = self._held, []
+        for event in held:
+            self._put(event)
+
+    async def _feed(self, life: SessionEpoch) -> None:
+        deadlines = Deadlines(self._interval_ns, MONOTONIC.now_ns())
+        try:
+            while True:
+                if not self.active:
+                    await self._resumed.wait()
+                    deadlines.resume(MONOTONIC.now_ns())
+                await self._sleep_until(deadlines.next_ns)
+                if not self.active:
+                    continue
+                await self._pipeline.push_inputs(self.session_id, *life.next_request())
+                deadlines.tick_ended(MONOTONIC.now_ns())
+        except Exception as error:  # the session is over; if a stage failed it, the reader says so
+            if self._pipeline.error(self.session_id) is None:
+                self._broken(self, error)
+
+    async def _sleep_until(self, moment_ns: int) -> None:
+        await asyncio.sleep((moment_ns - MONOTONIC.now_ns()) / NS_PER_S)
+
+    async def _read(self, life: SessionEpoch) -> None:
+        try:
+            async for output in self._pipeline.outputs(self.session_id):
+                self._take(life, output)
+        except Exception as error:
+            self._broken(self, error)
+        else:
+            self._broken(self, RuntimeError("its pipeline has ended it"))
+
+    def _take(self, life: SessionEpoch, output: StreamingOutput) -> None:
+        made = life.take(output)
+        if made is None:
+            return
+        stamps = made.stamps._replace(emitted=MONOTONIC.now_ns())
+        self._put(
+            Chunk(self.session_id, made.output, seq=self.seq, epoch=self.epoch, action_id=made.action_id, stamps=stamps)
+        )
+        self.seq += 1
+        if self._held and not life.in_flight:
+            self._let_out()
+
 
 logger = logging.getLogger(__name__)
 
@@ -180,9 +298,9 @@ class PipelineServer:
             session.begin(life, context)
             self._put(Attached(session.session_id, epoch=session.epoch))
 
-    async def _new_life(self, session_id: str, context: Mapping[str, Any]) -> Life:
+    async def _new_life(self, session_id: str, context: Mapping[str, Any]) -> SessionEpoch:
         """On a thread, because a stage may have to be restarted for it."""
-        return await self._apart(Life, self._pipeline, self._ports, session_id, snapshot(context))
+        return await self._apart(SessionEpoch, self._pipeline, self._ports, session_id, snapshot(context))
 
     def _detach(self, msg: Detach, received_ns: int) -> Step | None:
         session = self._sessions.get(msg.session_id)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Collection, Mapping
 from types import TracebackType
 
 from ..waiters import Waiter
-from .diagnostics import StreamingArtifactStats
+from .errors import SequenceError, SessionActiveError, SessionEndedError, UnknownSessionError
 from .graph import PipelineGraph
 from .metrics import SessionRecord
-from .outputs import StreamingOutput
-from .progress import StageProgress
-from .slots import Slot
-from .tasks import StreamingSessionCloseReason, StreamingSessionContext, StreamingSessionStatus
+from .progress import Slot, StageProgress
+from .types import (
+    StreamingArtifactStats,
+    StreamingOutput,
+    StreamingSessionCloseReason,
+    StreamingSessionContext,
+    StreamingSessionStatus,
+)
 from .work import ActorLane, StageWork
 
 RUNNING = StreamingSessionStatus.RUNNING
@@ -113,3 +118,130 @@ class StreamingSession:
         """Let the threads that wait for this session look again."""
         for watcher in self.watchers:
             watcher.set()
+
+
+def check_open(session: StreamingSession) -> None:
+    """``SessionEndedError`` when the session takes nothing more."""
+    if session.status is not RUNNING:
+        raise SessionEndedError(f"session {session.session_id!r} is {session.status.value}; create it again")
+    if session.draining:
+        raise SessionEndedError(f"session {session.session_id!r} is being drained")
+
+
+def check_artifacts(graph: PipelineGraph, artifacts: Collection[str]) -> None:
+    """``ValueError`` for anything that is not an input by sequence."""
+    if not artifacts:
+        raise ValueError(f"no inputs given; expected some of {sorted(graph.inputs)}")
+    for artifact in artifacts:
+        if artifact in graph.controls:
+            raise ValueError(f"{artifact!r} is a control: use set_control")
+        if artifact not in graph.inputs:
+            raise ValueError(f"{artifact!r} is not an input of the pipeline; expected some of {sorted(graph.inputs)}")
+
+
+def checked_inputs(graph: PipelineGraph, inputs: Mapping[str, object]) -> dict[str, object]:
+    """A copy, so that a mapping of the caller's own is never asked again under a lock. ``ValueError`` as above."""
+    if not isinstance(inputs, Mapping):
+        raise ValueError(f"inputs must be a mapping of artifacts to values, got {type(inputs).__name__}")
+    given = dict(inputs)
+    check_artifacts(graph, given)
+    return given
+
+
+def check_sequence(session: StreamingSession, sequence_id: int, artifacts: Collection[str]) -> None:
+    """``SequenceError`` unless this is what the session takes next."""
+    if isinstance(sequence_id, bool) or not isinstance(sequence_id, int) or sequence_id < 0:
+        raise SequenceError(f"sequence_id must be an integer of 0 or more, got {sequence_id!r}")
+    where = f"session {session.session_id!r}"
+    if session.final is not None and sequence_id > session.final:
+        raise SequenceError(f"{where}: sequence {sequence_id} is past its final sequence {session.final}")
+    for artifact in artifacts:
+        expected = session.next_input[artifact]
+        if sequence_id != expected:
+            what = "came already" if sequence_id < expected else "leaves a gap"
+            raise SequenceError(f"{where}: sequence {sequence_id} of {artifact!r} {what}; expected {expected}")
+
+
+def check_final(session: StreamingSession, final: int) -> bool:
+    """Whether ``final`` is news. ``SequenceError`` for a final sequence that can no longer be one."""
+    where = f"session {session.session_id!r}"
+    if isinstance(final, bool) or not isinstance(final, int) or final < 0:
+        raise SequenceError(f"the final sequence must be an integer of 0 or more, got {final!r}")
+    if session.final is not None:
+        if final != session.final:
+            raise SequenceError(f"{where}: its final sequence is {session.final} already, got {final}")
+        return False
+    newest = max(session.next_input.values()) - 1
+    if final < newest:
+        raise SequenceError(f"{where}: sequence {newest} was accepted already, so {final} is not the final one")
+    if any(progress.base > final or final in progress.ahead for progress in session.stages):
+        raise SequenceError(
+            f"{where}: sequence {final} was handed to a stage already, which cannot be told now that it is the last; "
+            f"finish before that, or use drain_session"
+        )
+    return True
+
+
+def has_room(session: StreamingSession, graph: PipelineGraph, sequence_id: int, artifacts: Collection[str]) -> bool:
+    """Whether every edge has a place for the sequence."""
+    for artifact in artifacts:
+        for target in graph.inputs[artifact]:
+            progress = session.stages[target]
+            if sequence_id >= progress.base + progress.table.capacities[artifact]:
+                return False
+    return True
+
+
+class SessionTable:
+    """Sessions by id; an id is free again when its last session is released. Writes are guarded by the scheduling lock.
+
+    Epochs are counted over all ids, so that ids that have left need not be remembered.
+
+    Args:
+        window: how many sequences the records of a session cover.
+    """
+
+    def __init__(self, graph: PipelineGraph, window: int) -> None:
+        self._graph = graph
+        self._window = window
+        self._sessions: dict[str, StreamingSession] = {}
+        self._epochs = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def get(self, session_id: str) -> StreamingSession:
+        """``UnknownSessionError`` when there is none. Needs no lock."""
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise UnknownSessionError(f"there is no session {session_id!r}")
+        return session
+
+    def all(self) -> list[StreamingSession]:
+        return list(self._sessions.values())
+
+    def add(self, session_id: str, lanes: tuple[ActorLane, ...], final: int | None) -> StreamingSession:
+        """Begin a session. ``SessionActiveError`` when the id is not free, ``SequenceError`` for a bad ``final``."""
+        self._check_free(session_id)
+        context = StreamingSessionContext(session_id, self._epochs + 1)
+        session = StreamingSession(context, self._graph, lanes, None, self._window)
+        if final is not None and check_final(session, final):
+            session.final = final
+        self._epochs += 1
+        self._sessions[session_id] = session
+        return session
+
+    def forget(self, session: StreamingSession) -> None:
+        """Let go of one that is released; nothing when it could not be, or when the id has a newer session."""
+        if session.released and session.cleanup_error is None and self._sessions.get(session.session_id) is session:
+            del self._sessions[session.session_id]
+
+    def _check_free(self, session_id: str) -> None:
+        last = self._sessions.get(session_id)
+        if last is None or (last.released and last.cleanup_error is None):
+            return
+        if last.status is RUNNING:
+            raise SessionActiveError(f"session {session_id!r} is running; close it first, or use another id")
+        if last.cleanup_error is None:
+            raise SessionActiveError(f"the last session {session_id!r} is not released yet; try again later")
+        raise SessionActiveError(f"the id {session_id!r} cannot be used again: {last.cleanup_error}")

@@ -6,11 +6,9 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 
-from .actor import StreamingStageActor
 from .errors import SessionEndedError
-from .progress import StageProgress
-from .slots import Controls, merged
-from .tasks import StreamingSessionStatus, StreamingStageInvocation
+from .progress import Controls, StageProgress, merged
+from .types import StreamingSessionStatus, StreamingStageActor, StreamingStageInvocation
 
 
 class WithdrawnError(SessionEndedError):

@@ -6,12 +6,10 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeAlias
 
-from .actor import StreamingActorHealth, StreamingActorState
+from .actors import LocalStageActor, SessionCloser
 from .errors import StreamingActorFailedError
-from .local_actor import LocalStageActor
 from .specs import check_callable
-from .tasks import StreamingStageInvocation
-from .thread_actor import SessionCloser
+from .types import StreamingActorHealth, StreamingActorState, StreamingStageInvocation
 
 __all__ = ["ParallelWorkerStageActor"]
 

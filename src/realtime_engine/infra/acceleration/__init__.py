@@ -1,11 +1,9 @@
 """Opt-in helpers that make a torch model faster or smaller. torch is imported when one is made, not before."""
 
+from ._torch import OverlapError, PrefetchEmptyError, PrefetchFullError, TorchMissingError
 from .compile import Compiled, CompilePolicy, TensorSpec
-from .content_key import content_key
 from .cuda_graph import CudaGraphDispatch, GraphStatistics
-from .embedding_cache import EmbeddingCache
-from .encoder_lifecycle import EncoderLifecycle
-from .errors import OverlapError, PrefetchEmptyError, PrefetchFullError, TorchMissingError
+from .encoder import EmbeddingCache, EncoderLifecycle, content_key
 from .overlap import OverlapRunner, StreamRunner, SynchronousRunner, ThreadRunner, overlap_runner
 from .prefetch import FramePrefetcher
 from .prewarm import Prewarm, PrewarmEvent, PrewarmReport, PrewarmStep

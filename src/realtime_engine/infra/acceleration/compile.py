@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .fallback import Fallback, name_of
-from .lazy_torch import need_torch
+from ._torch import Fallback, name_of, need_torch
 
 _logger = logging.getLogger(__name__)
 

@@ -17,10 +17,8 @@ from queue import SimpleQueue
 from typing import Any, Literal, Protocol
 
 from ...core.errors import describe, reraise_interrupt
-from .errors import OverlapError
-from .fallback import Fallback
-from .lazy_torch import has_cuda, need_torch
-from .tree import tensors
+from ._torch import Fallback, OverlapError, has_cuda, need_torch
+from .cuda_graph import tensors
 
 _logger = logging.getLogger(__name__)
 

@@ -7,9 +7,7 @@ import threading
 from collections import deque
 from typing import Any
 
-from .errors import PrefetchEmptyError, PrefetchFullError
-from .fallback import Fallback
-from .lazy_torch import need_torch
+from ._torch import Fallback, PrefetchEmptyError, PrefetchFullError, need_torch
 
 _logger = logging.getLogger(__name__)
 

@@ -18,13 +18,12 @@ from pydantic import BaseModel
 from ...core.clock import MONOTONIC, NS_PER_S
 from ...core.messages import Chunk, Detached, Failed, ResetDone
 from ...core.outbox import Outbox, OutboxItem
-from .lines import LineWriter, line_of
-from .log import LOG_VERSION
+from .log import LOG_VERSION, LineWriter, line_of
 
 _log = logging.getLogger(__name__)
 
-MOST_BYTES = 64 * 1024 * 1024  # of one session's file
-_MOST_WAITING = 4096  # lines that wait for a chunk
+MAX_BYTES = 64 * 1024 * 1024  # of one session's file
+_MAX_WAITING = 4096  # lines that wait for a chunk
 _NOT_YET = math.inf
 
 
@@ -108,8 +107,8 @@ class SessionLog:
             return
         with self._lock:
             self._waiting.append(_Waiting((MONOTONIC.now_ns() - self._begin_ns) / NS_PER_S, message, since_ns))
-            if len(self._waiting) > _MOST_WAITING:
-                self._give_up(f"{_MOST_WAITING} messages came without a chunk")
+            if len(self._waiting) > _MAX_WAITING:
+                self._give_up(f"{_MAX_WAITING} messages came without a chunk")
 
     def _count(self, chunk: Chunk) -> None:
         self._chunks = chunk.seq + 1
@@ -169,7 +168,7 @@ class ControlRecorder:
     """
 
     def __init__(
-        self, folder: str | os.PathLike[str], demo: str, options: BaseModel | None, *, most_bytes: int = MOST_BYTES
+        self, folder: str | os.PathLike[str], demo: str, options: BaseModel | None, *, most_bytes: int = MAX_BYTES
     ) -> None:
         self._folder = Path(folder)
         self._folder.mkdir(parents=True, exist_ok=True)

@@ -4,10 +4,8 @@ It knows no transport: the data channel, the WebSocket and REST all hand the sam
 """
 
 from .declaration import HOLD_TIMEOUT_S, Axis, Controls
-from .gamepad import GamepadState
-from .keyboard import ARROWS_AS_WASD, KeyBinding
+from .devices import ARROWS_AS_WASD, GamepadState, KeyBinding, PointerState, WheelState
 from .parsing import MAX_MESSAGE_BYTES
-from .pointer import PointerState, WheelState
 from .schema import (
     PROTOCOL_VERSION,
     error_message,

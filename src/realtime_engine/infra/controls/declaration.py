@@ -13,9 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, RootModel
 
-from .keyboard import KeyBinding
-from .keycodes import check_code
-from .pointer import POINTER_USES, PointerUse
+from .devices import POINTER_USES, KeyBinding, PointerUse, check_code
 from .schema import PROTOCOL_VERSION
 
 HOLD_TIMEOUT_S = 2.0

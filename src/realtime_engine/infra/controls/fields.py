@@ -17,8 +17,8 @@ from .parsing import MessageRefused, Problem
 
 _log = LogLimiter(logging.getLogger(__name__), MONOTONIC)
 
-_MOST_PROBLEMS = 8
-_LONGEST_NAME = 64  # a longer one comes near no other
+_MAX_PROBLEMS = 8
+_MAX_NAME = 64  # a longer one comes near no other
 
 
 class StagedFields(NamedTuple):
@@ -72,7 +72,7 @@ class FieldValues:
 
     def _check_names(self, values: Mapping[str, Any], seq: int | None) -> None:
         known = () if self._model is None else tuple(self._model.model_fields)
-        unknown = list(islice((str(name) for name in values if name not in known), _MOST_PROBLEMS))
+        unknown = list(islice((str(name) for name in values if name not in known), _MAX_PROBLEMS))
         if unknown:
             raise MessageRefused(*(_no_such_field(name, known) for name in unknown), seq=seq)
 
@@ -104,7 +104,7 @@ def _drawn_defaults(value: BaseModel | None) -> dict[str, Any]:
 
 
 def _no_such_field(name: str, known: tuple[str, ...]) -> Problem:
-    near = did_you_mean(name, known) if len(name) <= _LONGEST_NAME else ""
+    near = did_you_mean(name, known) if len(name) <= _MAX_NAME else ""
     return Problem("bad_field", f"no such field{near}", name)
 
 
@@ -112,5 +112,5 @@ def _problems(error: ValidationError, given: Mapping[str, Any]) -> list[Problem]
     found = error.errors(include_url=False, include_context=False, include_input=False)
     return [
         Problem("bad_field", details["msg"], ".".join(map(str, details["loc"])) or next(iter(given)))
-        for details in found[:_MOST_PROBLEMS]
+        for details in found[:_MAX_PROBLEMS]
     ]

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from pydantic import ValidationError
 
-from .events import EDGE_KINDS
 from .schema import (
+    EDGE_KINDS,
     PROTOCOL_VERSION,
     BlurMessage,
     ControlsMessage,
@@ -21,8 +21,8 @@ from .schema import (
 )
 
 MAX_MESSAGE_BYTES = 64 * 1024
-_MOST_PROBLEMS = 8
-_MOST_DIGITS = 20
+_MAX_PROBLEMS = 8
+_MAX_DIGITS = 20
 Control: TypeAlias = ControlsMessage | BlurMessage | PingMessage
 _CLIENT_MESSAGES: dict[str, type[Control | PresentedMessage]] = {
     "controls": ControlsMessage,
@@ -50,7 +50,7 @@ class MessageRefused(Exception):
 
     def replies(self) -> list[dict[str, Any]]:
         """Error messages for the client; at most eight, and safe to encode whatever was sent."""
-        return [error_message(*problem, seq=self.seq) for problem in self.problems[:_MOST_PROBLEMS]]
+        return [error_message(*problem, seq=self.seq) for problem in self.problems[:_MAX_PROBLEMS]]
 
 
 def parse_message(message: str | Mapping[str, Any]) -> Control | PresentedMessage:
@@ -118,7 +118,7 @@ def _finite(text: str) -> float:
 
 
 def _int64(text: str) -> int:
-    value = int(text) if len(text) <= _MOST_DIGITS else None
+    value = int(text) if len(text) <= _MAX_DIGITS else None
     if value is None or not -(2**63) <= value < 2**63:
         raise ValueError(f"integers must fit into 64 bits, got {text[:32]}")
     return value

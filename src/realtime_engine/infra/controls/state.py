@@ -9,13 +9,19 @@ from typing import Any, TypeAlias
 
 from ...core.clock import MONOTONIC, NS_PER_S, Clock
 from .declaration import HOLD_TIMEOUT_S, Controls
-from .events import Edge, EdgeLog
+from .devices import (
+    GamepadState,
+    PointerState,
+    WheelState,
+    held_buttons,
+    last_press_wins,
+    read_gamepad,
+    resolve_codes,
+    without_dead_zone,
+)
 from .fields import FieldValues, StagedFields
-from .gamepad import GamepadState, read_gamepad, without_dead_zone
-from .keyboard import last_press_wins, resolve_codes
 from .parsing import Control, MessageRefused, parse_message, plain_json
-from .pointer import PointerState, WheelState, held_buttons
-from .schema import ControlsMessage, PingMessage, PresentedMessage, pong_message
+from .schema import ControlsMessage, Edge, EdgeLog, PingMessage, PresentedMessage, pong_message
 from .window import ControlWindow
 
 _HOLD_NS = round(HOLD_TIMEOUT_S * NS_PER_S)

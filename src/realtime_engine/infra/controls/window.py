@@ -11,8 +11,7 @@ from pydantic import BaseModel
 
 from ..video_input import VideoWindow
 from .declaration import Axis, Controls, did_you_mean
-from .gamepad import GamepadState, clamp
-from .pointer import PointerState, WheelState
+from .devices import GamepadState, PointerState, WheelState, clamp
 
 _CENTRE = (0.0, 0.0)
 

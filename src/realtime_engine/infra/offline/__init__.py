@@ -1,9 +1,8 @@
 """Engines without a server: runs from control logs, comparisons of films, capacity."""
 
 from .capacity import CapacityPoint, measure_capacity
-from .compare import FilmDifference, compare_films
+from .compare import FilmDifference, compare_films, psnr, ssim
 from .plot import draw_capacity
-from .quality import psnr, ssim
 from .replay import Replay
 from .session import OfflineSession, RunFailed
 

@@ -12,17 +12,17 @@ import numpy as np
 
 from ...core.clock import NS_PER_S
 from ...core.contract import EngineManifest, RealtimeInterface
+from ...core.inbox import Inbox
 from ...core.messages import Action, Attach, Attached, Chunk, Failed, Rejected
-from ...core.outbox import OutboxSession
-from ...core.queues import Inbox, Outbox
+from ...core.outbox import Outbox, OutboxSession
 from ...core.serve import run_engine
 from ..control_log import ControlLog
 from ..demo import Demo
 from .replay import Replay
 
-MOST_MISSES = 0.01  # share of chunks that may come late
+MAX_MISSES = 0.01  # share of chunks that may come late
 _WARM_UP_S = 0.5
-_PATIENCE_S = 120.0
+_TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class CapacityPoint:
     @property
     def is_in_time(self) -> bool:
         """Whether at most one chunk in a hundred was missed."""
-        return self.miss_share <= MOST_MISSES
+        return self.miss_share <= MAX_MISSES
 
 
 async def measure_capacity(
@@ -93,7 +93,7 @@ async def measure_capacity(
             for reader in arriving:
                 reader.arrive(inbox, demo, fields or {})
             readers += arriving
-            await asyncio.wait_for(asyncio.gather(*(reader.attached for reader in arriving)), _PATIENCE_S)
+            await asyncio.wait_for(asyncio.gather(*(reader.attached for reader in arriving)), _TIMEOUT_S)
             await _rest(_WARM_UP_S, readers)
             for reader in readers:
                 reader.forget()

@@ -10,8 +10,7 @@ from typing import Any
 
 from ...core.clock import MONOTONIC
 from ...core.contract import RealtimeInterface, SessionInit
-from ...core.errors import AdmissionError, describe
-from ...core.hooks import call_hook
+from ...core.errors import AdmissionError, call_hook, describe
 from ...core.loglimit import LogLimiter
 from ...core.messages import Action, Attach, Chunk, InboxMsg, Reset
 from ...core.monitor import ServeMonitor
@@ -21,8 +20,8 @@ from .replay import Replay
 
 _log = logging.getLogger(__name__)
 
-_MOST_FAILURES = 10  # in a row, as when served
-_MOST_SILENCE_S = 60.0
+_MAX_FAILURES = 10  # in a row, as when served
+_MAX_SILENCE_S = 60.0
 _NAP_S = 0.001
 
 
@@ -79,8 +78,8 @@ class OfflineSession:
             made = self._step()
             if made:
                 heard = time.monotonic()
-            elif time.monotonic() - heard > _MOST_SILENCE_S:
-                raise RunFailed(f"the engine has made no chunk for {_MOST_SILENCE_S:g} s")
+            elif time.monotonic() - heard > _MAX_SILENCE_S:
+                raise RunFailed(f"the engine has made no chunk for {_MAX_SILENCE_S:g} s")
             elif self._begun >= self._depth:
                 time.sleep(_NAP_S)  # it waits for something of its own, such as an encode
             for chunk in made:
@@ -151,5 +150,5 @@ class OfflineSession:
             raise error
         self._failures += 1
         _log.warning("a step failed: %s", describe(error))
-        if self._failures >= _MOST_FAILURES:
-            raise RunFailed(f"the engine has failed {_MOST_FAILURES} times in a row: {describe(error)}") from error
+        if self._failures >= _MAX_FAILURES:
+            raise RunFailed(f"the engine has failed {_MAX_FAILURES} times in a row: {describe(error)}") from error

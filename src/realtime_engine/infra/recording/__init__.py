@@ -2,7 +2,7 @@
 encoded.
 """
 
-from .errors import RecordingError, RecordingRuns, StorageFull
+from .muxer import RecordingError, RecordingRuns, StorageFull
 from .recording import Recording, StopReason
 from .store import RecordedFile, RecordingStore
 

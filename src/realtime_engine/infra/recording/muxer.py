@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import fractions
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import cast
 
 import av
 from av.video.codeccontext import VideoCodecContext
 from av.video.stream import VideoStream
 
+from ...core.errors import RealtimeEngineError
 from ..webrtc import EncodedFrame
 
 _CLOCK_HZ = 90_000
@@ -99,3 +102,48 @@ def _units(data: bytes) -> Iterator[bytes]:
         unit = part.rstrip(b"\x00")  # the zero of a longer start code, or trailing ones
         if unit:
             yield unit
+
+
+class FragmentFile:
+    """A new file; whatever happens, what it holds ends with a whole fragment.
+
+    Errors: ``FileExistsError`` and every other ``OSError`` of opening it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.size = 0
+        self._path = path
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+
+    def append(self, fragment: bytes) -> None:
+        """Write it now, so that the end of this process does not take it along. May wait for the disk.
+
+        Errors: ``OSError``; nothing of the fragment is left then.
+        """
+        rest = memoryview(fragment)
+        try:
+            while rest:
+                rest = rest[os.write(self._fd, rest) :]
+        except OSError:
+            os.ftruncate(self._fd, self.size)
+            os.lseek(self._fd, self.size, os.SEEK_SET)
+            raise
+        self.size += len(fragment)
+
+    def close(self) -> None:
+        """Keep what was written; if that is nothing, keep no file."""
+        os.close(self._fd)
+        if not self.size:
+            self._path.unlink(missing_ok=True)
+
+
+class RecordingError(RealtimeEngineError):
+    """Base of what can be wrong with a recording."""
+
+
+class RecordingRuns(RecordingError):
+    """There is a recording already, or the file is still being written."""
+
+
+class StorageFull(RecordingError):
+    """What may be stored is stored."""

@@ -9,8 +9,7 @@ from concurrent.futures import Executor
 from typing import Protocol
 
 from ..webrtc import EncodedFrame, StreamEnded
-from .file import FragmentFile
-from .muxer import FragmentMuxer, parameter_sets, picture_size
+from .muxer import FragmentFile, FragmentMuxer, parameter_sets, picture_size
 from .store import RecordingStore
 
 logger = logging.getLogger(__name__)

@@ -7,8 +7,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from .errors import StorageFull
-from .file import FragmentFile
+from .muxer import FragmentFile, StorageFull
 
 _NAME = re.compile(r"recording-(\d+)(?:-(\d+))?\.mp4")
 

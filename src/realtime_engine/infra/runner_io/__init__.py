@@ -2,12 +2,10 @@
 
 from .cache import Cache, local_path
 from .errors import FetchError, InputError
-from .images import load_image
+from .images import INTERPOLATIONS, centre_crop, cover, load_image, resize
 from .model_input import to_array, to_tensor
-from .output import output_path
+from .outputs import STATS_SCHEMA, STATS_VERSION, output_path, read_stats, write_stats
 from .prompts import load_prompt, load_prompts
-from .resize import INTERPOLATIONS, centre_crop, cover, resize
-from .stats import STATS_SCHEMA, STATS_VERSION, read_stats, write_stats
 from .videos import Video, load_first_frame, load_video
 
 __all__ = [

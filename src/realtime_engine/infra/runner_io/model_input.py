@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..extras import require
-from ..media import check_format
+from ..frame_format import check_format
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from .errors import InputError
 
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 
 
 def load_prompt(source: str | Path) -> str:
@@ -44,9 +44,9 @@ def load_prompts(source: str | Path | Iterable[str]) -> list[str]:
 
 def _of_file(path: Path) -> list[str]:
     with open(path, "rb") as file:
-        content = file.read(MOST_BYTES + 1)
-    if len(content) > MOST_BYTES:
-        raise InputError(path, f"it is larger than {MOST_BYTES} bytes", "give a text file with a prompt a line")
+        content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise InputError(path, f"it is larger than {MAX_BYTES} bytes", "give a text file with a prompt a line")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

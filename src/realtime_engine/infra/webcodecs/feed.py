@@ -9,12 +9,11 @@ from typing import Any, Protocol
 
 from ...core.clock import MONOTONIC, NS_PER_S, Clock
 from ..webrtc import EncodedFrame, StreamEnded
-from .flight import Flight
-from .messages import Acknowledge, KeyframeRequest
-from .packet import VideoPacket
+from .flow_control import InFlightWindow
+from .protocol import Acknowledge, KeyframeRequest, VideoPacket
 
-_LEAST_BUDGET_MS = 50.0  # two frames at 30 a second cannot always follow each other sooner
-_PATIENCE_NS = 10 * NS_PER_S
+_MIN_BUDGET_MS = 50.0  # two frames at 30 a second cannot always follow each other sooner
+_TIMEOUT_NS = 10 * NS_PER_S
 _NS_PER_MS = NS_PER_S // 1000
 _TICKS_PER_MS = 90
 
@@ -35,9 +34,9 @@ class EncodedViewer(Protocol):
 class PacketFeed:
     """Makes messages of a shared stream for one viewer, and drops what the viewer's link does not take in time.
 
-    A frame waits here while the link is full (:class:`Flight`). When the oldest has waited for longer than the budget,
-    everything that waits is dropped; once all that is on its way has arrived, a keyframe is asked for, and the picture
-    goes on with it. So a frame is at most twice the budget older when it arrives than the link itself makes it.
+    A frame waits here while the link is full (:class:`InFlightWindow`). When the oldest has waited for longer than
+    the budget, everything that waits is dropped; once all that is on its way has arrived, a keyframe is asked for,
+    and the picture goes on with it. So a frame is at most twice the budget older when it arrives than the link itself makes it.
 
     Args:
         viewer: where the packets come from; closed with this.
@@ -66,12 +65,12 @@ class PacketFeed:
         self.is_stuck = False
         self._viewer = viewer
         self._epoch = epoch
-        self._budget_ns = round(max(budget_ms, _LEAST_BUDGET_MS) * _NS_PER_MS)
+        self._budget_ns = round(max(budget_ms, _MIN_BUDGET_MS) * _NS_PER_MS)
         self._on_rate = on_rate
         self._on_sent = on_sent
         self._clock = clock
         self._waiting: deque[EncodedFrame] = deque()
-        self._flight = Flight(self._budget_ns, clock.now_ns())
+        self._flight = InFlightWindow(self._budget_ns, clock.now_ns())
         self._handed_ns: int | None = None  # when a message was handed over, until the next one is asked for
         self._changed = asyncio.Event()
         self._skipping = True  # up to a keyframe
@@ -94,7 +93,7 @@ class PacketFeed:
         """A frame comes from the stream: let it wait, or drop it."""
         now_ns = self._clock.now_ns()
         self._review_rate(now_ns)
-        self.is_stuck = max(self._flight.age_ns(now_ns), self._sending_ns(now_ns)) > _PATIENCE_NS
+        self.is_stuck = max(self._flight.age_ns(now_ns), self._sending_ns(now_ns)) > _TIMEOUT_NS
         if encoded.packet.is_keyframe and (self._skipping or not self._flight.is_open(now_ns)):
             self.dropped += len(self._waiting)
             self._waiting.clear()  # a keyframe makes up for all that waits before it

@@ -1,8 +1,7 @@
 """Video to a browser over WebRTC, and text both ways. The only importer of aiortc."""
 
-from .codecs import DEFAULT_CODECS, Codec
-from .encoder import VideoEncoder, create_encoder, default_bitrate
-from .encoders import ENCODER_CHOICES, Encoders, choose_encoders
+from .client import ReceivedFrame, WebRtcReceiver
+from .codecs import DEFAULT_CODECS
 from .errors import (
     BadAnswerError,
     BadCandidateError,
@@ -11,36 +10,25 @@ from .errors import (
     PeerClosedError,
     WebRtcError,
 )
-from .ice import IceConfig, IceServer
-from .identity import FrameInfo, frame_message, parse_frame_message
-from .ingest import PublisherEnd, PublisherPeer
-from .intake import Picture
-from .liveness import Patience
-from .peer import CloseReason, ViewerPeer
-from .ports import UdpPorts
-from .rate import LEAST_BITRATE, MOST_BITRATE
-from .receiver import ReceivedFrame, WebRtcReceiver
-from .remote import RemotePeer, hang_up
-from .route import Route, RouteKind, find_route
-from .shared import SharedVideo
-from .source import FrameSource, FrameSubscription
-from .stream import StreamStats
+from .frame_identity import FrameInfo, frame_message, parse_frame_message
+from .ice import IceConfig, IceServer, TurnSecret
+from .peer import Patience, RemotePeer, close_all
+from .publisher_peer import PublisherEnd, PublisherPeer, ReceivedPicture
+from .reachability import Route, RouteKind, find_route
+from .send_queue import EncodedFrame, Loss, StreamEnded, VideoViewer
+from .shared_video import SharedVideo
+from .stream import FrameSource, FrameSubscription, StreamStats
 from .tiers import Tier
 from .track import SentFrame
-from .turn import TurnSecret
-from .viewer import EncodedFrame, Loss, StreamEnded, VideoViewer
+from .udp_ports import UdpPorts
+from .viewer_peer import CloseReason, ViewerPeer
 
 __all__ = [
     "DEFAULT_CODECS",
-    "ENCODER_CHOICES",
-    "LEAST_BITRATE",
-    "MOST_BITRATE",
     "BadAnswerError",
     "BadCandidateError",
     "BadOfferError",
     "CloseReason",
-    "Codec",
-    "Encoders",
     "EncodedFrame",
     "FrameInfo",
     "FrameSource",
@@ -51,7 +39,7 @@ __all__ = [
     "NoCandidatesError",
     "Patience",
     "PeerClosedError",
-    "Picture",
+    "ReceivedPicture",
     "PublisherEnd",
     "PublisherPeer",
     "ReceivedFrame",
@@ -65,16 +53,12 @@ __all__ = [
     "StreamEnded",
     "StreamStats",
     "Tier",
-    "VideoEncoder",
     "VideoViewer",
     "ViewerPeer",
     "WebRtcError",
     "WebRtcReceiver",
-    "choose_encoders",
-    "create_encoder",
-    "default_bitrate",
     "find_route",
-    "hang_up",
+    "close_all",
     "frame_message",
     "parse_frame_message",
 ]

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Sequence
 
 from aiortc import RTCRtpCodecCapability, RTCRtpSender
 
-
-class Codec(str, enum.Enum):
-    """What a viewer decodes. The value is the encoding name of the SDP."""
-
-    H264 = "H264"
-    VP8 = "VP8"
-
+from ..encoding.base import Codec
 
 CONSTRAINED_BASELINE = "42e0"  # how a profile-level-id begins (RFC 6184, 8.1)
 DEFAULT_CODECS = (Codec.H264, Codec.VP8)

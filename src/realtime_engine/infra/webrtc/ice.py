@@ -2,24 +2,160 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import hashlib
+import hmac
 import ipaddress
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from aiortc import RTCConfiguration, RTCIceCandidate, RTCIceServer, RTCPeerConnection
 from aiortc.rtcicetransport import parse_stun_turn_uri
 from aiortc.sdp import candidate_from_sdp
 
-from .advertising import advertise, check_public_address, hide_related_addresses
-from .connection import Connection
+from .aiortc_internals import bound_gathering, outlive_bad_datagrams
 from .errors import BadCandidateError, NoCandidatesError
-from .internals import bound_gathering, outlive_bad_datagrams
-from .ports import UdpPorts
-from .turn import TurnSecret
+from .udp_ports import UdpPorts
 
-_MOST_CANDIDATES = 64
 _CANDIDATE = "a=candidate:"
+_CONNECTION = "c=IN IP"
+_HOST_FIELD, _TYPE_FIELD = 4, 7
+
+
+def check_public_address(text: str) -> None:
+    """Errors: ``ValueError`` when ``text`` is not an address that somebody could send to."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError as error:
+        raise ValueError(
+            f"public_address must be an IP address such as 203.0.113.5, got {text!r}: look a name up first"
+        ) from error
+    if address.is_unspecified or address.is_multicast:
+        raise ValueError(f"public_address must be the address that viewers send to, got {text!r}")
+
+
+def advertise(sdp: str, public_address: str) -> str:
+    """``sdp`` with ``public_address`` in place of this machine's own addresses of the same family (RFC 8839).
+
+    Ports stay as they are: whatever translates the address must forward them one to one.
+    """
+    public = ipaddress.ip_address(public_address)
+    own = {fields[_HOST_FIELD] for line in sdp.splitlines() if (fields := _host_candidate(line))}
+    own = {address for address in own if ipaddress.ip_address(address).version == public.version}
+    lines: list[str] = []
+    for line in sdp.splitlines():
+        fields = _host_candidate(line)
+        if fields and fields[_HOST_FIELD] in own:
+            fields[_HOST_FIELD] = public_address
+            line = " ".join(fields)
+        elif line.startswith(_CONNECTION) and line.split()[-1] in own:
+            line = f"{_CONNECTION}{public.version} {public_address}"
+        lines.append(line)
+    return "\r\n".join(lines) + "\r\n"
+
+
+def hide_related_addresses(sdp: str) -> str:
+    """``sdp`` whose relayed candidates do not tell the address behind the relay (RFC 9429 section 3.5.3)."""
+    return "\r\n".join(map(_without_related, sdp.splitlines())) + "\r\n"
+
+
+def _host_candidate(line: str) -> list[str] | None:
+    fields = line.split()
+    is_host = line.startswith(_CANDIDATE) and len(fields) > _TYPE_FIELD and fields[_TYPE_FIELD] == "host"
+    return fields if is_host else None
+
+
+def _without_related(line: str) -> str:
+    fields = line.split()
+    if line.startswith(_CANDIDATE) and "raddr" in fields and "rport" in fields:
+        fields[fields.index("raddr") + 1] = "0.0.0.0"
+        fields[fields.index("rport") + 1] = "9"
+        return " ".join(fields)
+    return line
+
+
+_DAY_S = 24 * 3600
+
+
+@dataclass(frozen=True)
+class TurnSecret:
+    """What this server shares with its TURN server (coturn: ``use-auth-secret`` and ``static-auth-secret``).
+
+    Attributes:
+        secret: the shared secret; it never leaves this process.
+        lifetime_s: how long credentials are good for, in seconds.
+
+    Raises:
+        ValueError: the secret is empty.
+    """
+
+    secret: str = field(repr=False)
+    lifetime_s: int = _DAY_S
+
+    def __post_init__(self) -> None:
+        if not self.secret:
+            raise ValueError("turn_secret must be the secret that the TURN server was given, got an empty text")
+
+    def credentials(self, user: str, now_s: float) -> tuple[str, str]:
+        """User name and password for ``user``, whom the server's log then names.
+
+        Args:
+            now_s: seconds since the epoch, as the TURN server's clock has them.
+        """
+        username = f"{int(now_s) + self.lifetime_s}:{user}"
+        digest = hmac.new(self.secret.encode(), username.encode(), hashlib.sha1).digest()
+        return username, base64.b64encode(digest).decode()
+
+
+logger = logging.getLogger(__name__)
+
+_TRIES, _TRY_S = 40, 0.05
+_CONNECT = "_RTCPeerConnection__connect"  # unchanged from aiortc 1.9 to 1.16
+
+
+class Connection(RTCPeerConnection):
+    """aiortc's, which forgets the task that connects it.
+
+    When that goes on after a close, it starts consent checks or reports that nothing ends any more, or fails with
+    nobody to hear it. So it is ended first.
+    """
+
+    def __init__(self, configuration: RTCConfiguration) -> None:
+        super().__init__(configuration)
+        self._connecting: set[asyncio.Task[Any]] = set()
+        connect = getattr(self, _CONNECT, None)
+        if not callable(connect):
+            logger.warning("this version of aiortc has no %s: closing may leave tasks behind", _CONNECT)
+            return
+
+        async def connect_and_be_known() -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            self._connecting.add(task)
+            try:
+                await connect()
+            finally:
+                self._connecting.discard(task)
+
+        setattr(self, _CONNECT, connect_and_be_known)
+
+    async def close(self) -> None:
+        """End it. May be called again."""
+        tasks = self._connecting - {asyncio.current_task()}
+        for _ in range(_TRIES):  # on its way through aioice a cancellation can get lost, and it would wait for a peer
+            if not tasks:
+                break
+            for task in tasks:
+                task.cancel()
+            _, tasks = await asyncio.wait(tasks, timeout=_TRY_S)
+        await super().close()
+
+
+_MAX_CANDIDATES = 64
 _END = "a=end-of-candidates"
 
 
@@ -158,8 +294,8 @@ def parse_fragment(text: str) -> Fragment:
             candidates.append(line[len(_CANDIDATE) :])
         elif line and (len(line) < 2 or line[1] != "="):
             raise BadCandidateError(f"expected lines like 'a=candidate:...', got {line[:80]!r}")
-    if len(candidates) > _MOST_CANDIDATES:
-        raise BadCandidateError(f"at most {_MOST_CANDIDATES} candidates in a fragment, got {len(candidates)}")
+    if len(candidates) > _MAX_CANDIDATES:
+        raise BadCandidateError(f"at most {_MAX_CANDIDATES} candidates in a fragment, got {len(candidates)}")
     return Fragment(tuple(candidates), ufrag)
 
 
@@ -196,8 +332,8 @@ def keep_usable_candidates(sdp: str) -> str:
     Errors: ``BadCandidateError``.
     """
     candidates = [line for line in sdp.splitlines() if line.startswith(_CANDIDATE)]
-    if len(candidates) > _MOST_CANDIDATES:
-        raise BadCandidateError(f"at most {_MOST_CANDIDATES} candidates in a description, got {len(candidates)}")
+    if len(candidates) > _MAX_CANDIDATES:
+        raise BadCandidateError(f"at most {_MAX_CANDIDATES} candidates in a description, got {len(candidates)}")
     kept = [
         line
         for line in sdp.splitlines()

@@ -1,181 +1,204 @@
-"""One WebRTC viewer of one session, from its SDP offer (WHEP, RFC 9725 style) to the end of its connection."""
+"""What connections to viewers and to publishers have in common: how they are negotiated, and how they end, once."""
 
 from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import Callable, Sequence
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
-from aiortc import RTCPeerConnection, RTCRtpSender
+from aiortc import RTCPeerConnection, RTCRtpReceiver, RTCRtpSender, RTCSessionDescription
 
-from ...core.clock import MONOTONIC, Clock
-from ..frame import FrameId
-from .codecs import DEFAULT_CODECS, Codec, codec_capabilities
-from .controls import ControlsChannel, OnControls
-from .ice import IceConfig
-from .identity import frame_message
-from .internals import extend_headers
-from .liveness import Liveness, Patience
-from .offer import Offer, parse_offer
-from .playout import IMMEDIATELY, URI
-from .remote import RemotePeer, packets_received
-from .shared import SharedVideo
-from .track import SentFrame, ViewerTrack
+from ...core.clock import NS_PER_S
+from .errors import BadCandidateError, BadOfferError, PeerClosedError
+from .ice import IceConfig, parse_fragment, to_candidate
 
-FrameMessage = Callable[[int, FrameId], "str | None"]
+logger = logging.getLogger(__name__)
+
+_MAX_CANDIDATES = 128
+
+Reason = TypeVar("Reason", bound=enum.Enum)
 
 
-class CloseReason(str, enum.Enum):
-    """Why a viewer's connection ended."""
-
-    SERVER = "closed by the server"
-    VIEWER = "closed by the viewer"
-    VANISHED = "the viewer vanished"
-    NEVER_CONNECTED = "the viewer never connected"
-    SOURCE_ENDED = "the session ended"
-    FAILED = "the video failed"
+async def packets_received(end: RTCRtpSender | RTCRtpReceiver) -> int:
+    """From the other side, of any kind, so far."""
+    stats = await end.getStats()
+    return sum(entry.packetsReceived for entry in stats.values() if entry.type == "transport")
 
 
-class ViewerPeer(RemotePeer[CloseReason]):
-    """A viewer that is sent video and talks over the data channel ``controls``.
+async def close_all(peers: Iterable[RemotePeer[Any]]) -> None:
+    """Close all of them, each whatever becomes of the others."""
+    closing = list(peers)
+    outcomes = await asyncio.gather(*(peer.close() for peer in closing), return_exceptions=True)
+    for peer, outcome in zip(closing, outcomes, strict=True):
+        if isinstance(outcome, BaseException):
+            logger.error("a %s could not be hung up on", peer.who, exc_info=outcome)
 
-    Made by :meth:`accept`. All methods belong to the event loop that it was made on.
+
+class RemotePeer(ABC, Generic[Reason]):
+    """The other end of one connection. All methods belong to the event loop that it was made on.
+
+    Args:
+        who: what to call it in messages.
+        mid: the media section whose transport carries everything.
+        ufrag: its ICE user name.
+        on_closed: called once, when the connection has ended.
+        server, gone, vanished: the reasons of a :meth:`close`, of the other end's good-bye, and of a broken connection.
 
     Attributes:
-        answer: the SDP answer for the viewer.
-        codec: what it is sent.
+        answer: the SDP answer, once negotiated. who: see above.
     """
 
     def __init__(
         self,
         connection: RTCPeerConnection,
-        offer: Offer,
-        codec: Codec,
-        source: SharedVideo,
+        who: str,
         *,
-        on_controls: OnControls,
-        on_closed: Callable[[CloseReason], None] | None,
-        on_sent: Callable[[SentFrame], None] | None,
-        message: FrameMessage | None,
-        patience: Patience,
-        clock: Clock,
+        mid: str,
+        ufrag: str,
+        on_closed: Callable[[Reason], None] | None,
+        server: Reason,
+        gone: Reason,
+        vanished: Reason,
     ) -> None:
-        super().__init__(
-            connection,
-            "viewer",
-            mid=offer.mid,
-            ufrag=offer.ufrag,
-            on_closed=on_closed,
-            server=CloseReason.SERVER,
-            gone=CloseReason.VIEWER,
-            vanished=CloseReason.VANISHED,
-        )
-        self.codec = codec
-        self._offer = offer
-        self._on_sent = on_sent
-        self._message = message
-        self._patience = patience
-        self._clock = clock
-        self._controls = ControlsChannel(on_controls)
-        self._track = ViewerTrack(source, codec, on_sent=self._tell, on_ended=self._video_ended)
-        transceiver = connection.addTransceiver(self._track, direction="sendonly")
-        transceiver.setCodecPreferences(codec_capabilities([codec]))
-        self._transceiver = transceiver
-        self._sender: RTCRtpSender = transceiver.sender
-        self._track.use(self._sender)
-        connection.on("datachannel", self._controls.take)
-
-    @classmethod
-    async def accept(
-        cls,
-        offer_sdp: str,
-        *,
-        source: SharedVideo,
-        on_controls: OnControls,
-        on_closed: Callable[[CloseReason], None] | None = None,
-        on_sent: Callable[[SentFrame], None] | None = None,
-        codecs: Sequence[Codec] = DEFAULT_CODECS,
-        ice: IceConfig | None = None,
-        message: FrameMessage | None = frame_message,
-        patience: Patience | None = None,
-        clock: Clock = MONOTONIC,
-    ) -> ViewerPeer:
-        """Answer a viewer's offer.
-
-        Args:
-            offer_sdp: the offer, with one video section to receive and, for controls, a data channel.
-            source: the session's video.
-            on_controls: called with each text of the viewer; the texts that it returns are sent back.
-            on_closed: called once, when the connection has ended.
-            on_sent: called with each frame after it was sent.
-            codecs: by preference; the first that the viewer decodes is sent.
-            ice: addresses and servers; by default only this machine's own addresses.
-            message: makes the text that tells the viewer which frame it was sent, from the RTP timestamp and the
-                frame's identity; ``None``, or returning it, tells nothing.
-            patience: when to give a silent viewer up.
-
-        Errors: ``BadOfferError`` when the offer cannot be answered, ``NoCandidatesError`` when this machine has no
-        address to offer.
-        """
-        offer = parse_offer(offer_sdp)
-        codec = offer.choose(codecs)
-        ice = ice or IceConfig()
-        peer = cls(
-            ice.connection(),
-            offer,
-            codec,
-            source,
-            on_controls=on_controls,
-            on_closed=on_closed,
-            on_sent=on_sent,
-            message=message,
-            patience=patience or Patience(),
-            clock=clock,
-        )
-        await peer._negotiate(offer.sdp, ice)
-        return peer
+        self.answer = ""
+        self._connection = connection
+        self.who = who
+        self._mid, self._ufrag = mid, ufrag
+        self._on_closed = on_closed
+        self._server, self._gone, self._vanished = server, gone, vanished
+        self._candidates = 0
+        self._closing: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        connection.on("connectionstatechange", self._state_changed)
 
     @property
-    def frames_sent(self) -> int:
-        return self._track.frames_sent
+    def is_connected(self) -> bool:
+        return self._connection.connectionState == "connected"
 
-    def send(self, text: str) -> bool:
-        """Send ``text`` over the data channel. False when it is not open or the viewer takes nothing."""
-        return self._controls.send(text)
+    async def add_candidate(self, fragment: str) -> None:
+        """Take candidates that were found later (``application/trickle-ice-sdpfrag``, RFC 8840).
 
+        Errors: ``BadCandidateError`` for a malformed fragment or an ICE restart, ``PeerClosedError``.
+        """
+        if self._closing is not None:
+            raise PeerClosedError(f"this {self.who}'s connection is closed")
+        parsed = parse_fragment(fragment)
+        if parsed.ufrag not in (None, self._ufrag):
+            raise BadCandidateError("ICE restart is not supported: the fragment has another ice-ufrag than the offer")
+        self._candidates += len(parsed.candidates)
+        if self._candidates > _MAX_CANDIDATES:
+            raise BadCandidateError(f"at most {_MAX_CANDIDATES} candidates are taken from one {self.who}")
+        for value in parsed.candidates:
+            await self._connection.addIceCandidate(to_candidate(value, self._mid))
+
+    async def close(self) -> None:
+        """End the connection. May be called again; each call returns when it has ended."""
+        await asyncio.shield(self._begin_close(self._server))
+
+    async def _negotiate(self, sdp: str, ice: IceConfig) -> None:
+        """Answer the offer, or leave nothing behind; then nobody is told that it has ended."""
+        try:
+            try:
+                await self._connection.setRemoteDescription(RTCSessionDescription(sdp, "offer"))
+            except Exception as error:  # aiortc names no common base for what it refuses
+                raise BadOfferError(f"the SDP offer cannot be used: {error}") from error
+            self._prepare()
+            self.answer = await ice.answer(self._connection)
+            self._begin()
+        except BaseException:
+            self._on_closed = None
+            await self.close()
+            raise
+
+    @abstractmethod
     def _prepare(self) -> None:
-        for transceiver in self._connection.getTransceivers():
-            if transceiver is not self._transceiver:  # it would be decoded, and kept for somebody who reads it
-                transceiver.direction = "inactive"
-        if self._offer.playout_extension is not None:
-            extend_headers(self._transceiver, self._offer.playout_extension, URI, IMMEDIATELY)
+        """Between the offer and the answer."""
 
+    @abstractmethod
     def _begin(self) -> None:
-        self._start(self._watch(), "watch a viewer")
+        """After the answer."""
+
+    def _state_changed(self) -> None:
+        state = self._connection.connectionState
+        if state == "closed":
+            self._begin_close(self._gone)
+        elif state == "failed":
+            self._begin_close(self._vanished)
 
     def _let_go(self) -> None:
-        self._track.stop()
+        """Before the connection is closed."""
 
-    async def _watch(self) -> None:
-        liveness = Liveness(self._patience, self._clock.now_ns())
-        while True:
-            await asyncio.sleep(self._patience.poll_s)
-            connected = self.is_connected
-            received = await packets_received(self._sender)
-            if liveness.has_vanished(
-                self._clock.now_ns(), connected=connected, sent=self.frames_sent, received=received
-            ):
-                self._begin_close(CloseReason.VANISHED if connected else CloseReason.NEVER_CONNECTED)
-                return
+    def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run ``work`` until the end at the latest."""
+        self._tasks.append(asyncio.create_task(work, name=name))
 
-    def _video_ended(self, error: BaseException | None) -> None:
-        self._begin_close(CloseReason.SOURCE_ENDED if error is None else CloseReason.FAILED)
+    def _begin_close(self, reason: Reason) -> asyncio.Task[None]:
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close(reason), name=f"close a {self.who}")
+        return self._closing
 
-    def _tell(self, sent: SentFrame) -> None:
-        if self._on_sent is not None:
-            self._on_sent(sent)
-        if self._message is None or not self._controls.is_open:
-            return
-        text = self._message(sent.rtp, sent.encoded.id)
-        if text is not None:
-            self._controls.send(text)
+    async def _close(self, reason: Reason) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self._let_go()
+        await self._connection.close()
+        logger.info("a %s's connection ended: %s", self.who, reason.value)
+        if self._on_closed is not None:
+            try:
+                self._on_closed(reason)
+            except Exception:
+                logger.exception("the callback that was told of a %s's end failed", self.who)
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a viewer may be silent, in seconds.
+
+    Attributes:
+        connect_s: from the answer to the connection.
+        silence_s: from the first frame that it did not answer. Receivers report every second or so (RFC 3550), and a
+            network that is gone for 5 s, as when a phone changes cells, should not end the connection.
+    """
+
+    connect_s: float = 15.0
+    silence_s: float = 6.0
+
+    @property
+    def poll_s(self) -> float:
+        """How often to look, so that a vanished viewer is noticed within 1.2 times the limit."""
+        return min(self.connect_s, self.silence_s) / 8
+
+
+class Liveness:
+    """Decides from counters, without a clock or a connection of its own.
+
+    A viewer that is sent nothing owes no answer: nothing is held against it while the source rests.
+    """
+
+    def __init__(self, patience: Patience, now_ns: int) -> None:
+        self._patience = patience
+        self._begun_ns = now_ns
+        self._received = 0
+        self._sent = 0
+        self._unanswered_ns: int | None = None
+
+    def has_vanished(self, now_ns: int, *, connected: bool, sent: int, received: int) -> bool:
+        """Whether to give up.
+
+        Args:
+            sent: frames sent so far.
+            received: packets received from the viewer so far, of any kind.
+        """
+        if not connected:
+            return now_ns - self._begun_ns > self._patience.connect_s * NS_PER_S
+        if received > self._received:
+            self._received = received
+            self._unanswered_ns = None
+        elif self._unanswered_ns is None and sent > self._sent:
+            self._unanswered_ns = now_ns
+        self._sent = sent
+        return self._unanswered_ns is not None and now_ns - self._unanswered_ns > self._patience.silence_s * NS_PER_S

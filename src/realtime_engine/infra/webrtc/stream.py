@@ -13,15 +13,104 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
 
 import av
 
 from ...core.clock import NS_PER_S, Clock
+from ...core.errors import RealtimeEngineError
+from ..encoding.base import VideoEncoder
 from ..frame import Frame, FrameId
-from .encoder import VideoEncoder
-from .newest import NewestFrame, TimedFrame
-from .source import FrameSource
-from .viewer import EncodedFrame, Loss, StreamEnded, VideoViewer
+from .send_queue import EncodedFrame, Loss, StreamEnded, VideoViewer
+
+
+class FrameSubscription(Protocol):
+    """One reader of a session's frames: an async iterator over the newest ones, which ends with the session."""
+
+    def __aiter__(self) -> FrameSubscription: ...
+
+    async def __anext__(self) -> Frame:
+        """The newest frame that this reader has not had, waiting for one."""
+
+    def close(self) -> None:
+        """Read no more."""
+
+
+class FrameSource(Protocol):
+    """The frames of one session, already paced: each is meant to be shown at once."""
+
+    @property
+    def epoch(self) -> int:
+        """The newest epoch: frames of older ones are not shown any more, not even encoded ones."""
+
+    def subscribe(self) -> FrameSubscription:
+        """A new reader, whose first frame is the newest one if there is one.
+
+        Errors: a ``RealtimeEngineError`` when the session is over.
+        """
+
+
+class TimedFrame(NamedTuple):
+    """A frame and when it came, in nanoseconds of the clock."""
+
+    frame: Frame
+    at_ns: int
+
+
+class NewestFrame:
+    """Reads a source all the time and keeps only what came last.
+
+    Args:
+        wake: set when there is something to take, and when the source has ended.
+    """
+
+    def __init__(self, source: FrameSource, clock: Clock, wake: asyncio.Event) -> None:
+        self._source = source
+        self._clock = clock
+        self._wake = wake
+        self._fresh: TimedFrame | None = None
+        self._subscription: FrameSubscription | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._ended = False
+        self.reread()
+
+    @property
+    def ended(self) -> bool:
+        """No frame will come any more. Raises what the source raised, if it broke."""
+        if self._reading is not None and self._reading.done():
+            self._reading.result()
+            return True
+        return self._ended
+
+    def take(self) -> TimedFrame | None:
+        """What came last, unless it was taken or its epoch is over."""
+        fresh, self._fresh = self._fresh, None
+        return fresh if fresh is not None and fresh.frame.id.epoch >= self._source.epoch else None
+
+    def reread(self) -> None:
+        """Read the newest frame again, if the source still has one; it may have forgotten it since."""
+        try:
+            subscription = self._source.subscribe()
+        except RealtimeEngineError:
+            self._ended = True
+            return
+        self.close()
+        self._subscription = subscription
+        self._reading = asyncio.create_task(self._read(subscription), name="video source reader")
+        self._reading.add_done_callback(lambda _: self._wake.set())
+
+    def close(self) -> None:
+        """Read no more."""
+        if self._reading is not None:
+            self._reading.cancel()
+        if self._subscription is not None:
+            self._subscription.close()
+
+    async def _read(self, subscription: FrameSubscription) -> None:
+        async for frame in subscription:
+            self._fresh = TimedFrame(frame, self._clock.now_ns())
+            self._wake.set()
+
 
 logger = logging.getLogger(__name__)
 

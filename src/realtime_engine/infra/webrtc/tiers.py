@@ -12,15 +12,15 @@ from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 from ...core.clock import NS_PER_S, Clock
-from .downlink import Downlink
+from .bandwidth import Downlink
 
 Key = TypeVar("Key", bound=Hashable)
 
-LEAST_RATE = 50_000
+MIN_RATE = 50_000
 _STAY = 0.75  # of a tier's rate: who can take less than this slows the others down too much
 _STAY_ALONE = 3 / 16  # of the full rate
 _FIRST_QUIET_NS = 5 * NS_PER_S
-_LONGEST_QUIET_NS = 80 * NS_PER_S
+_MAX_QUIET_NS = 80 * NS_PER_S
 _TRIAL_NS = 10 * NS_PER_S
 
 
@@ -45,8 +45,8 @@ class Tier(enum.Enum):
 _DOWNWARDS = (Tier.FULL, Tier.HALF, Tier.QUARTER)
 
 
-class Seat:
-    """One viewer's place; ``tier`` is set by :meth:`Arbiter.decide`."""
+class TierAssignment:
+    """One viewer's place; ``tier`` is set by :meth:`TierController.decide`."""
 
     def __init__(self, now_ns: int) -> None:
         self.tier = Tier.FULL
@@ -57,7 +57,7 @@ class Seat:
 
     def move_down(self, tier: Tier, now_ns: int) -> None:
         if self._trial and now_ns - self._moved_ns < _TRIAL_NS:
-            self._quiet_ns = min(2 * self._quiet_ns, _LONGEST_QUIET_NS)
+            self._quiet_ns = min(2 * self._quiet_ns, _MAX_QUIET_NS)
         else:
             self._quiet_ns = _FIRST_QUIET_NS
         self._move(tier, now_ns, trial=False)
@@ -76,16 +76,16 @@ class Seat:
         self._trial = trial
 
 
-class Arbiter(Generic[Key]):
+class TierController(Generic[Key]):
     """Seats the viewers of one codec. Knows neither packets nor pictures."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._seats: dict[Key, Seat] = {}
+        self._seats: dict[Key, TierAssignment] = {}
 
-    def join(self, key: Key) -> Seat:
+    def join(self, key: Key) -> TierAssignment:
         """A new viewer, in the full tier."""
-        seat = self._seats[key] = Seat(self._clock.now_ns())
+        seat = self._seats[key] = TierAssignment(self._clock.now_ns())
         return seat
 
     def leave(self, key: Key) -> None:
@@ -126,7 +126,7 @@ class Arbiter(Generic[Key]):
         """Bits per second for the encoder of ``tier``: what all of its viewers can take."""
         limits = [seat.downlink.limit for seat in self._seats.values() if seat.tier is tier]
         most = full_rate // tier.divisor
-        least = max(int(self._least(tier, full_rate)), LEAST_RATE)
+        least = max(int(self._least(tier, full_rate)), MIN_RATE)
         return max(min([most, *(limit for limit in limits if limit is not None)]), min(least, full_rate))
 
     @property
@@ -139,7 +139,7 @@ class Arbiter(Generic[Key]):
             return 0
         return full_rate * (_STAY_ALONE if self._alone else _STAY / tier.divisor)
 
-    def _place(self, seat: Seat, full_rate: int, now_ns: int) -> None:
+    def _place(self, seat: TierAssignment, full_rate: int, now_ns: int) -> None:
         limit = seat.downlink.limit
         if limit is not None and limit < self._least(seat.tier, full_rate):
             seat.move_down(self._lower(seat.tier, limit, full_rate), now_ns)

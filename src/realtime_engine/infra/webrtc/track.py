@@ -11,10 +11,10 @@ from aiortc import MediaStreamTrack, RTCRtpSender
 from aiortc.mediastreams import MediaStreamError
 
 from ...core.clock import MONOTONIC, Clock
-from .codecs import Codec
-from .sending import Sending
-from .shared import SharedVideo
-from .viewer import EncodedFrame, StreamEnded, VideoViewer
+from ..encoding.base import Codec
+from .send_queue import EncodedFrame, StreamEnded, VideoViewer
+from .sender import Sending
+from .shared_video import SharedVideo
 
 logger = logging.getLogger(__name__)
 

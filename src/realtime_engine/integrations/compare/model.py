@@ -11,14 +11,12 @@ from numpy.typing import NDArray
 
 from ...core.contract import EngineManifest
 from ...core.lanes import Lane
-from ...core.stages import Stage, StageBatch
-from ..dream.attaching import start_in, theme_in
-from ..dream.level import HEIGHT, THEMES, WIDTH, TrueView
+from ...core.stages import LaneStage, Stage, StageBatch, session_in
+from ..dream.inputs import start_in, theme_in
+from ..dream.level import HEIGHT, STEP_S, THEMES, WIDTH, TrueView
 from ..dream.model import DreamModel
-from ..dream.walks import STEP_S
 from ..maze.motion import Records, cosine, sine
-from ..stage import LaneStage, session_in
-from .picture import Diptych
+from .overlay import Diptych
 from .walk import Walk
 
 __all__ = ["CompareModel"]

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..dream.level import first_visitor, level
-from ..dream.walks import STEP_S
+from ..dream.level import STEP_S, first_visitor, level
 from ..maze.grid import SIZE
 from ..maze.motion import VISITOR, Controls, Motion, Records
 

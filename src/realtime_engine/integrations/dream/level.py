@@ -55,6 +55,11 @@ _COLOURS = {
     "frost": ("7a8ce8 a8f0f4 2f50a8 58c8d8 a8b8c8 6090e0 8aa0b8 f4ffff", "142448", "90b0d0", 1.1, 0.75),
 }
 
+STEP_S = 1 / 30
+"""Seconds between two steps of the dynamics."""
+CONTROLS = 6
+"""Numbers that a step is told: forward, strafe, both again while running, turn, pointer travel in pixels / 100."""
+
 
 @lru_cache(maxsize=1)
 def level() -> World:

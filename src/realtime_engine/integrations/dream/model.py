@@ -12,15 +12,12 @@ from torch import Tensor
 
 from ...core.contract import EngineManifest
 from ...core.lanes import Lane
-from ...core.stages import Stage, StageBatch
+from ...core.stages import LaneStage, Stage, StageBatch, session_in
 from ..maze.motion import Controls
-from ..stage import LaneStage, session_in
-from .attaching import Start, start_in, strength_in, theme_in
-from .chunks import Astray, Chunks
-from .dreamer import Dreamer, Seen, State
-from .eyes import Eyes
-from .level import THEMES
-from .walks import CONTROLS, STEP_S, control_numbers
+from .inference import Astray, Chunks, Dreamer, PictureEncoder, Seen, State
+from .inputs import Start, start_in, strength_in, theme_in
+from .level import CONTROLS, STEP_S, THEMES
+from .training.data import control_numbers
 from .weights import Weights
 
 __all__ = ["DreamModel"]
@@ -95,7 +92,7 @@ class DreamModel:
         weights = Weights() if weights is None else weights
         self.device = torch_device(device)
         self._dreamer = Dreamer(weights.world(self.device), compile)
-        self.eyes = Eyes(weights, self._dreamer.field, self.device)
+        self.eyes = PictureEncoder(weights, self._dreamer.field, self.device)
         sizes = weights.sizes
         self.chunks = Chunks(self._dreamer, sizes, (frames_per_chunk, height, width, 3), round(steps))
         # State at two chunk boundaries: a row of even age reads the first half and writes the second, a row of odd age

@@ -2,15 +2,285 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from ..maze.renderer import FIELD
-from .dynamics import Dynamics
-from .light_field import LightField
-from .pictures import COLUMNS, Decoder, Encoder
-from .walks import CONTROLS
+from .level import CONTROLS, HEIGHT, SIDE, WIDTH
+
+
+def waves(values: Tensor, numbers: Tensor) -> Tensor:
+    """Sine and cosine of each value at each wave number.
+
+    Args:
+        values: (..., n).
+        numbers: (k,) radians a unit.
+
+    Returns:
+        (..., 2 * n * k).
+    """
+    phases = (values.unsqueeze(-1) * numbers).flatten(-2)
+    return torch.cat((torch.sin(phases), torch.cos(phases)), -1)
+
+
+class RowLinear(nn.Linear):
+    """``nn.Linear`` for (n, inputs), where a row's bits depend on that row alone as long as no gradients are wanted.
+
+    A product of matrices is computed in tiles, and rows in the last tile, or in a batch of another size, are rounded in
+    another way. A product for each row leaves nothing to divide; it costs more, which does not show in small layers.
+    The same happens to what follows, a SiLU for one, where a row does not fill whole vector registers: outputs should
+    be a multiple of 32 where something other than sums and products comes next.
+    """
+
+    def forward(self, rows: Tensor) -> Tensor:
+        if torch.is_grad_enabled():
+            return super().forward(rows)
+        count = len(rows)
+        products = torch.bmm(rows[:, None], self.weight.t().expand(count, -1, -1))[:, 0]
+        return products if self.bias is None else products + self.bias
+
+
+_STILL = 1e-6  # cells or radians a step
+_WALLS = 1.5  # the largest correction along an axis, as a part of the way
+_WAVES = tuple(2 * math.pi * k for k in (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0))  # radians a cell
+
+
+class Dynamics(nn.Module):
+    """One step of all rows.
+
+    A linear recurrence turns controls into a twist (ahead, aside, turn): inertia is learned, and without a control it
+    dies away, so a visitor who stands still does not drift. The twist moves the pose as rigid bodies do in the plane.
+    What walls do to that is a learned correction, in proportion to the way that was to be gone. What is left of a speed
+    when it is below what single precision resolves is nothing: a row at rest keeps its place bit for bit.
+
+    Args:
+        controls: numbers that a step is told.
+        hidden: of the recurrence.
+        width: of the layers that know the walls.
+    """
+
+    numbers: Tensor
+
+    def __init__(self, controls: int, hidden: int, width: int) -> None:
+        super().__init__()
+        self.hidden = hidden
+        self.decay = nn.Parameter(torch.linspace(0.0, 3.0, hidden))
+        self.press = RowLinear(controls, hidden, bias=False)
+        self.twist = RowLinear(hidden, 3, bias=False)
+        self.at_once = RowLinear(controls, 3, bias=False)
+        self.register_buffer("numbers", torch.tensor(_WAVES), persistent=False)
+        self.walls = nn.Sequential(
+            RowLinear(4 * len(_WAVES) + 2, width),
+            nn.SiLU(),
+            RowLinear(width, width),
+            nn.SiLU(),
+            RowLinear(width, width),
+            nn.SiLU(),
+            RowLinear(width, 2),
+        )
+        for layer in (self.press, self.twist, self.at_once):
+            nn.init.normal_(layer.weight, std=0.05)
+
+    def forward(self, place: Tensor, hidden: Tensor, controls: Tensor) -> tuple[Tensor, Tensor]:
+        """
+        Args:
+            place: (n, 4) x, y in cells, cosine and sine of the yaw.
+            hidden: (n, hidden), zero at rest.
+            controls: (n, controls).
+
+        Returns:
+            place and hidden after the step.
+        """
+        hidden = torch.sigmoid(self.decay) * hidden + self.press(controls)
+        twist = nn.functional.hardshrink(self.twist(hidden) + self.at_once(controls), _STILL)
+        ahead, aside, turn = twist.unbind(1)
+        x, y, cos, sin = place.unbind(1)
+        turn_cos, turn_sin = torch.cos(turn), torch.sin(turn)
+        cos, sin = cos * turn_cos - sin * turn_sin, sin * turn_cos + cos * turn_sin
+        length = torch.where(turn == 0, 1.0, torch.rsqrt(cos * cos + sin * sin))  # rounding must not add up
+        cos, sin = cos * length, sin * length
+        way = torch.stack((ahead * cos - aside * sin, ahead * sin + aside * cos), 1)
+        at = torch.stack((x, y), 1) + way
+        at = at + self.correction(at, way)
+        return torch.cat((at, cos[:, None], sin[:, None]), 1), hidden
+
+    def correction(self, at: Tensor, way: Tensor) -> Tensor:
+        """(n, 2) what walls do to a move of (n, 2) ``way`` that would end at (n, 2) ``at``."""
+        far = torch.sqrt((way * way).sum(1, keepdim=True) + 1e-12)  # the root of 0 has no slope
+        correction = far * torch.tanh(self.walls(torch.cat((waves(at, self.numbers), way / far), 1))) * _WALLS
+        return torch.where((way == 0).all(1, keepdim=True), 0.0, correction)
+
+
+_POSITION_WAVES = tuple(2 * math.pi * k for k in (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0))  # radians a cell
+_TURNS = 12  # wave numbers of a ray's direction
+
+
+class LightField(nn.Module):
+    """Column latents of what a visitor sees (after Sitzmann et al. 2021, light field networks).
+
+    A ray is told by the place that it starts from, its direction, its moment (its distance from the origin) and how far
+    along it the place lies. Turning on the spot only shifts rays, so what was learned in one view serves the others.
+
+    Args:
+        columns: of latents.
+        latent: numbers a column.
+        code: numbers that tell the theme.
+        width: of the hidden layers.
+        focal: focal length in picture widths.
+    """
+
+    rays: Tensor
+    numbers: Tensor
+
+    def __init__(self, columns: int, latent: int, code: int, width: int, focal: float) -> None:
+        super().__init__()
+        across = (torch.arange(columns) + 0.5) / columns - 0.5
+        angles = torch.atan(across / focal)
+        self.register_buffer("rays", torch.stack((torch.cos(angles), torch.sin(angles)), 1), persistent=False)
+        self.register_buffer("numbers", torch.tensor(_POSITION_WAVES), persistent=False)
+        inputs = 4 * 2 * len(_POSITION_WAVES) + 2 * _TURNS + code + 2
+        self.enter = nn.Linear(inputs, width)
+        self.middle = nn.ModuleList(nn.Linear(width, width) for _ in range(2))
+        self.again = nn.Linear(width + inputs, width)
+        self.late = nn.ModuleList(nn.Linear(width, width) for _ in range(2))
+        self.across = nn.Conv1d(width, width // 2, 3, padding=1)
+        self.leave = nn.Conv1d(width // 2, 2 * latent, 3, padding=1)
+
+    def forward(self, place: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
+        """
+        Args:
+            place: (n, 4) x, y in cells, cosine and sine of the yaw.
+            code: (n, code) the theme.
+
+        Returns:
+            (n, latent, columns) each: the latents, and the logarithm of how far off they are expected to be.
+        """
+        told = self._rays(place, code)
+        x = nn.functional.silu(self.enter(told))
+        for layer in self.middle:
+            x = x + nn.functional.silu(layer(x))
+        x = nn.functional.silu(self.again(torch.cat((x, told), -1)))
+        for layer in self.late:
+            x = x + nn.functional.silu(layer(x))
+        x = self.leave(nn.functional.silu(self.across(x.transpose(1, 2))))
+        mean, spread = x.chunk(2, 1)
+        return mean, spread
+
+    def _rays(self, place: Tensor, code: Tensor) -> Tensor:
+        """(n, columns, inputs)."""
+        at, cos, sin = place[:, None, :2], place[:, 2, None], place[:, 3, None]
+        ray_x = cos * self.rays[:, 0] - sin * self.rays[:, 1]  # (n, columns)
+        ray_y = sin * self.rays[:, 0] + cos * self.rays[:, 1]
+        columns = len(self.rays)
+        x, y = place[:, 0, None], place[:, 1, None]
+        lines = torch.stack((x * ray_y - y * ray_x, x * ray_x + y * ray_y), -1)
+        return torch.cat(
+            (
+                waves(at, self.numbers).expand(-1, columns, -1),
+                waves(lines, self.numbers),
+                _turned(ray_x, ray_y),
+                code[:, None].expand(-1, columns, -1),
+                self.rays.expand(len(place), -1, -1),
+            ),
+            -1,
+        )
+
+
+def _turned(cos: Tensor, sin: Tensor) -> Tensor:
+    """Cosines and sines of 1 to _TURNS times an angle, by the recurrence of Chebyshev."""
+    cosines, sines = [torch.ones_like(cos), cos], [torch.zeros_like(sin), sin]
+    for _ in range(_TURNS - 1):
+        cosines.append(2 * cos * cosines[-1] - cosines[-2])
+        sines.append(2 * cos * sines[-1] - sines[-2])
+    return torch.stack(cosines[1:] + sines[1:], -1)
+
+
+COLUMNS = WIDTH // 2
+"""Columns of latents in a picture."""
+
+_MIDDLE = SIDE / 2  # of the level, in cells
+
+
+class Encoder(nn.Module):
+    """A picture to column latents, to where it was taken, and to a code of its theme.
+
+    Args:
+        latent: numbers a column.
+        code: numbers of the theme's code.
+        width: channels of the first layer.
+    """
+
+    def __init__(self, latent: int, code: int, width: int) -> None:
+        super().__init__()
+        channels = (3, width, width * 3 // 2, width * 2, width * 3)
+        strides = (2, 2), (2, 1), (2, 1), (2, 1)
+        self.layers = nn.ModuleList(
+            nn.Conv2d(before, after, 3, stride=stride, padding=1)
+            for before, after, stride in zip(channels[:-1], channels[1:], strides, strict=True)
+        )
+        tall = channels[-1] * HEIGHT // 16
+        self.columns = nn.Conv1d(tall, 128, 1)
+        self.latents = nn.Conv1d(128, latent, 1)
+        self.around = nn.Sequential(
+            nn.Conv1d(128, 128, 5, stride=2, padding=2),
+            nn.SiLU(),
+            nn.Conv1d(128, 128, 5, stride=2, padding=2),
+            nn.SiLU(),
+            nn.Flatten(),
+            nn.Linear(128 * COLUMNS // 4, 384),
+            nn.SiLU(),
+        )
+        self.place = nn.Sequential(nn.Linear(384, 384), nn.SiLU(), nn.Linear(384, 4))
+        self.code = nn.Linear(384, code)
+
+    def forward(self, pictures: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """
+        Args:
+            pictures: (n, 3, HEIGHT, WIDTH) in [-1, 1].
+
+        Returns:
+            (n, latent, COLUMNS) latents; (n, 4) x, y in cells, cosine and sine of the yaw; (n, code).
+        """
+        x = pictures
+        for layer in self.layers:
+            x = nn.functional.silu(layer(x))
+        x = nn.functional.silu(self.columns(x.flatten(1, 2)))
+        around = self.around(x)
+        place = self.place(around)
+        heading = nn.functional.normalize(place[:, 2:], dim=1)
+        return self.latents(x), torch.cat((place[:, :2] + _MIDDLE, heading), 1), self.code(around)
+
+
+class Decoder(nn.Module):
+    """Column latents to a picture: columns are drawn with an eye on their neighbours, then smoothed out.
+
+    Args:
+        latent: numbers a column.
+        width: of the layers that draw columns.
+        channels: of the layers that smooth.
+    """
+
+    def __init__(self, latent: int, width: int, channels: int) -> None:
+        super().__init__()
+        self.channels = channels
+        self.look = nn.Conv1d(latent, width, 5, padding=2)
+        self.think = nn.Conv1d(width, width, 1)
+        self.draw = nn.Conv1d(width, channels * HEIGHT // 2, 1)
+        self.where = nn.Parameter(torch.zeros(1, channels, HEIGHT // 2, COLUMNS))
+        self.smooth = nn.Conv2d(channels, channels * 2, 3, padding=1)
+        self.finish = nn.Conv2d(channels * 2, 12, 3, padding=1)
+
+    def forward(self, latents: Tensor) -> Tensor:
+        """(n, latent, COLUMNS) -> (n, 3, HEIGHT, WIDTH), about [-1, 1]."""
+        silu = nn.functional.silu
+        x = silu(self.look(latents))
+        x = x + silu(self.think(x))
+        x = self.draw(x).unflatten(1, (self.channels, HEIGHT // 2)) + self.where
+        x = silu(self.smooth(silu(x)))
+        return nn.functional.pixel_shuffle(self.finish(x), 2)
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,12 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from .card import write_card
-from .evaluation import PARTS, Evaluation, Report
 from .level import THEMES
 from .model import torch_device
-from .plan import Plan
-from .training import Training
+from .training.card import write_card
+from .training.evaluation import PARTS, Evaluation, Report
+from .training.plan import Plan
+from .training.trainer import Training
 from .weights import save
 
 if sys.platform != "win32":

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from ...core.errors import RealtimeEngineError, describe
 from ...infra.atomic_file import atomic_file
 from ...infra.extras import require
-from .network import DreamNetwork, DreamSizes, DreamWorld
-from .pictures import Encoder
+from .network import DreamNetwork, DreamSizes, DreamWorld, Encoder
 
 SHIPPED = Path(__file__).parent / "dream.safetensors"
 """The weights that come with the package."""

@@ -10,7 +10,7 @@ from ..dream import demo as dream
 def build(options: dream.Options) -> RealtimeInterface:
     """The engine: each stage takes the players that are ready in one batch."""
     model = dream.dreaming(options)
-    from .building import build_engine
+    from .pipeline import build_engine
 
     return build_engine(model)
 

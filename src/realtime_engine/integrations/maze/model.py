@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from ...core.contract import EngineManifest
 from ...core.errors import brief
 from ...core.lanes import Lane
-from ...core.stages import Stage, StageBatch
-from ..stage import LaneStage, session_in
+from ...core.stages import LaneStage, Stage, StageBatch, session_in
 from .grid import SIZE
 from .motion import ORB, ORBS, VISITOR, Controls, Motion, first_orbs, first_visitor
 from .palette import Theme, theme_of
@@ -22,8 +21,8 @@ from .world import World, make_world
 __all__ = ["MazeModel"]
 
 _FRAMES = "maze_frames"
-_MOST_SEEDS = 2**64
-_LEAST_SIDE = 16
+_MAX_SEEDS = 2**64
+_MIN_SIDE = 16
 
 
 class _Frames(NamedTuple):
@@ -56,8 +55,8 @@ class MazeModel:
         self, max_sessions: int = 8, width: int = 640, height: int = 360, fps: float = 30.0, frames_per_chunk: int = 1
     ) -> None:
         for name, side in (("width", width), ("height", height)):
-            if isinstance(side, bool) or not isinstance(side, int) or side < _LEAST_SIDE or side % 4:
-                raise ValueError(f"{name} must be a multiple of 4 pixels, {_LEAST_SIDE} or more, got {side!r}")
+            if isinstance(side, bool) or not isinstance(side, int) or side < _MIN_SIDE or side % 4:
+                raise ValueError(f"{name} must be a multiple of 4 pixels, {_MIN_SIDE} or more, got {side!r}")
         if isinstance(fps, bool) or not isinstance(fps, (int, float)) or not 0 < fps < float("inf"):
             raise ValueError(f"fps must be a finite number of frames per second above 0, got {fps!r}")
         EngineManifest(max_sessions, frames_per_chunk=frames_per_chunk)  # says what is wrong before it is used
@@ -149,7 +148,7 @@ def _seed_in(context: Mapping[str, Any]) -> int:
     seed = context.get("seed")
     if seed is None:
         return 0
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < _MOST_SEEDS:
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < _MAX_SEEDS:
         raise ValueError(f"seed must be an integer from 0 to 2**64 - 1, got {brief(seed)}")
     return int(seed)
 

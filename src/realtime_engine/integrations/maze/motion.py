@@ -28,7 +28,7 @@ _START_TAU, _TURN_TAU = 0.11, 0.07  # seconds until 63 % of a wanted speed is th
 _TURNS_PER_PIXEL = 1 / 2600
 _PITCH_PER_PIXEL = 1 / 900
 _FASTEST_POINTER = 5000.0  # pixels a chunk
-_LONGEST_MOVE = 0.2  # cells; less than RADIUS, so that no wall is jumped
+_MAX_MOVE = 0.2  # cells; less than RADIUS, so that no wall is jumped
 _ORB_SPEED, _ORB_TAU = (0.45, 0.95), 0.35
 _STEP = np.array(HEADINGS, np.int64)
 _SINE = np.sin(np.arange(ANGLES) * (2 * math.pi / ANGLES))
@@ -120,7 +120,7 @@ class Motion:
     """Moves one frame on; ``frame_s`` is the length of a frame in seconds."""
 
     def __init__(self, frame_s: float) -> None:
-        self._substeps = max(1, math.ceil(_RUN * math.sqrt(2) * frame_s / _LONGEST_MOVE))
+        self._substeps = max(1, math.ceil(_RUN * math.sqrt(2) * frame_s / _MAX_MOVE))
         self._frame_s = frame_s
         self._gain = 1 - math.exp(-frame_s / _START_TAU)
         self._turn_gain = 1 - math.exp(-frame_s / _TURN_TAU)

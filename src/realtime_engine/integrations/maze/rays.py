@@ -18,7 +18,7 @@ _LINES = np.arange(1, SIZE, dtype=np.float32)[:, None]  # the border cells are w
 
 
 @dataclass(frozen=True)
-class Eyes:
+class PictureEncoder:
     """Where the visitors of a batch of n look from; every array is (n, 1).
 
     ``x`` and ``y`` in cells, ``cos`` and ``sin`` of the yaw, all float32.
@@ -53,7 +53,7 @@ class Hits:
     along: Floats
 
 
-def cast_rays(eyes: Eyes, tangents: Floats, solid: Bools) -> Hits:
+def cast_rays(eyes: PictureEncoder, tangents: Floats, solid: Bools) -> Hits:
     """Meet the walls.
 
     Args:

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from .grid import SIZE
 from .motion import Records, cosine, sine
 from .palette import ORB_COLOURS, TABLE_SIZE, Theme
-from .rays import Eyes, Floats, Hits, cast_rays
-from .shading import MOST_VISIBLE, Shading
+from .rays import Floats, Hits, PictureEncoder, cast_rays
+from .shading import MAX_VISIBLE, Shading
 from .sprites import PROFILE, Orbs, draw_orbs, glow_table, light_on_walls, see_orbs
 from .textures import LEVELS, TILE_SIDE, WALL_KINDS, WALL_SIDE, Levels, halve, wall_textures
 from .world import ATLAS_ROWS, LIGHT_SIDE, MIPS, STRIDE, World, mip_origin
@@ -162,9 +162,9 @@ class Renderer:
         light: NDArray[np.int16] = self._light.ravel().take(place + start, mode="clip")
         return light
 
-    def _rows(self, rows: NDArray[np.int64], eyes: Eyes, horizon: Floats) -> _Rows:
+    def _rows(self, rows: NDArray[np.int64], eyes: PictureEncoder, horizon: Floats) -> _Rows:
         below = self._down - horizon[:, None]  # (n, height), negative on the ceiling
-        flat = np.maximum(np.abs(below), self._focal * np.float32(0.5 / MOST_VISIBLE))
+        flat = np.maximum(np.abs(below), self._focal * np.float32(0.5 / MAX_VISIBLE))
         distance = self._focal * np.float32(0.5) / flat
         across, deep = distance / self._focal, distance / flat
         mip = _mip(TILE_SIDE * np.sqrt(across * deep) * SHARP_FLAT, MIPS)
@@ -255,12 +255,12 @@ class _Workspace:
 _MIP_ORIGINS = np.array([mip_origin(mip) for mip in range(MIPS)], np.int64)
 
 
-def _eyes(visitors: Records) -> Eyes:
+def _eyes(visitors: Records) -> PictureEncoder:
     x, y, cos, sin = (
         values.astype(np.float32)[:, None]
         for values in (visitors["x"], visitors["y"], cosine(visitors["yaw"]), sine(visitors["yaw"]))
     )
-    return Eyes(x, y, cos, sin)
+    return PictureEncoder(x, y, cos, sin)
 
 
 def _mip(texels_a_pixel: Floats, mips: int) -> Ints:

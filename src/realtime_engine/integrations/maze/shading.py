@@ -11,12 +11,12 @@ from .rays import Floats
 from .textures import LEVELS, MATERIALS
 from .world import TORCH
 
-MOST_VISIBLE = 1.5 * SIZE
+MAX_VISIBLE = 1.5 * SIZE
 """Cells; more than any view in the map."""
 _CLEAR = 0.5  # cells without fog
 _TORCH_REACH = 4.0  # cells
 _STEPS = 48  # entries of the tables for each cell of distance
-_ENTRIES = int(MOST_VISIBLE * _STEPS) + 1
+_ENTRIES = int(MAX_VISIBLE * _STEPS) + 1
 
 
 def fog_steps(density: float, distance: NDArray[np.float64]) -> NDArray[np.float64]:

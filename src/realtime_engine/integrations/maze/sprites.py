@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from .motion import Records, sine
 from .palette import ORB_COLOURS, Theme
-from .rays import Eyes, Floats, Hits
+from .rays import Floats, Hits, PictureEncoder
 
 PROFILE = 256
 """Steps from the middle of a glow to its rim, in squared distance."""
@@ -36,7 +36,7 @@ class Orbs:
     height: Floats
 
 
-def see_orbs(orbs: Records, eyes: Eyes) -> Orbs:
+def see_orbs(orbs: Records, eyes: PictureEncoder) -> Orbs:
     x, y = orbs["x"].astype(np.float32), orbs["y"].astype(np.float32)
     dx, dy = x - eyes.x, y - eyes.y
     height = (_BOB * sine(orbs["phase"])).astype(np.float32)

@@ -12,15 +12,14 @@ from numpy.typing import NDArray
 from ...core.contract import EngineManifest
 from ...core.errors import brief
 from ...core.lanes import Lane
-from ...core.stages import Stage, StageBatch
+from ...core.stages import Stage, StageBatch, session_in
 from ...infra.video_input import VideoWindow
-from ..stage import session_in
 from .effects import EFFECTS
 from .picture import Landscape, cover
 
 __all__ = ["MirrorModel"]
 
-_LEAST_SIDE = 16
+_MIN_SIDE = 16
 
 
 class _Wish(NamedTuple):
@@ -51,8 +50,8 @@ class MirrorModel:
 
     def __init__(self, max_sessions: int = 8, width: int = 640, height: int = 360, fps: float = 30.0) -> None:
         for name, side in (("width", width), ("height", height)):
-            if isinstance(side, bool) or not isinstance(side, int) or side < _LEAST_SIDE:
-                raise ValueError(f"{name} must be a number of pixels, {_LEAST_SIDE} or more, got {side!r}")
+            if isinstance(side, bool) or not isinstance(side, int) or side < _MIN_SIDE:
+                raise ValueError(f"{name} must be a number of pixels, {_MIN_SIDE} or more, got {side!r}")
         self._manifest = EngineManifest(max_sessions, chunk_shape=(1, height, width, 3), rate_hz=fps)
         self._landscape = Landscape(width, height)
         self._picture = np.empty((height, width, 3), np.uint8)

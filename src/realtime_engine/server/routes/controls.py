@@ -5,21 +5,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+from typing import Annotated, Any
 
-from fastapi import APIRouter, WebSocket, WebSocketDisconnect
+from fastapi import APIRouter, Request, WebSocket, WebSocketDisconnect
+from pydantic import Field, JsonValue, RootModel
 
-from ..rate import TokenBucket
-from ..session import DemoSession
-from ..sockets import GOING_AWAY, TOO_SLOW, admit, say_goodbye, until_first
+from ...infra.rate_limit import TokenBucket
+from ..bodies import json_body, read_model
+from ..runtime import runtime_of
+from ..sessions.session import DemoSession
+from ..websockets import GOING_AWAY, TOO_SLOW, admit, say_goodbye, until_first
+from .sessions import Owned
 
-router = APIRouter()
+router = APIRouter(tags=["controls"])
 
-_MOST_UNSENT = 256
-_MOST_UNSENT_REPLIES = _MOST_UNSENT // 2  # the rest is for events, which do not wait
+_MAX_UNSENT = 256
+_MAX_UNSENT_REPLIES = _MAX_UNSENT // 2  # the rest is for events, which do not wait
 _MESSAGES_PER_S, _BURST = 500.0, 100.0
 _CHARACTERS_PER_MESSAGE = 1024  # a longer one counts as several
 _TURN = 4  # messages until others have theirs
-_PATIENCE_S = 10.0
+_TIMEOUT_S = 10.0
 
 
 @router.websocket("/sessions/{session_id}/controls")
@@ -36,7 +41,7 @@ class ControlsConnection:
     def __init__(self, socket: WebSocket, session: DemoSession) -> None:
         self._socket = socket
         self._session = session
-        self._unsent: asyncio.Queue[str] = asyncio.Queue(_MOST_UNSENT)
+        self._unsent: asyncio.Queue[str] = asyncio.Queue(_MAX_UNSENT)
         self._too_slow = asyncio.Event()
         self._bucket = TokenBucket(_MESSAGES_PER_S, _BURST)
 
@@ -72,9 +77,9 @@ class ControlsConnection:
         delay_s = self._bucket.take(1 + length // _CHARACTERS_PER_MESSAGE)
         if delay_s or count % _TURN == 0:
             await asyncio.sleep(delay_s)
-        if self._unsent.qsize() >= _MOST_UNSENT_REPLIES:
+        if self._unsent.qsize() >= _MAX_UNSENT_REPLIES:
             try:
-                await asyncio.wait_for(self._unsent.join(), _PATIENCE_S)
+                await asyncio.wait_for(self._unsent.join(), _TIMEOUT_S)
             except asyncio.TimeoutError:
                 self._too_slow.set()
 
@@ -88,3 +93,24 @@ class ControlsConnection:
         while not self._too_slow.is_set() and not self._unsent.empty():
             await self._socket.send_text(self._unsent.get_nowait())
         await self._socket.close(TOO_SLOW if self._too_slow.is_set() else GOING_AWAY)
+
+
+_MAX_MESSAGES = 64
+
+
+class Messages(
+    RootModel[dict[str, JsonValue] | Annotated[list[dict[str, JsonValue]], Field(max_length=_MAX_MESSAGES)]]
+):
+    """One message of the controls protocol, or several, oldest first."""
+
+
+@router.post("/sessions/{session_id}/actions", openapi_extra=json_body(Messages))
+async def act(request: Request, session: Owned) -> list[dict[str, Any]]:
+    """The same messages as over the WebSocket; the answer lists the replies to them."""
+    limit = runtime_of(request).config.max_body_bytes
+    body = await read_model(request, Messages, limit)
+    replies: list[dict[str, Any]] = []
+    for message in body.root if isinstance(body.root, list) else [body.root]:
+        replies += session.receive(message)
+        await asyncio.sleep(0)  # others have their turn
+    return replies

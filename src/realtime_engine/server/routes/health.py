@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from ..hosting import EngineState
+from ..engine_host import EngineState
 from ..problems import Problem, stalled
 from ..runtime import runtime_of
 from ..security import check_access, has_access

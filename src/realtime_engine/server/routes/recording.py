@@ -10,13 +10,13 @@ from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, JSONResponse, Response
 
 from ...infra.recording import RecordingRuns, RecordingStore, StorageFull
-from ..asking import SessionOver
 from ..problems import Problem
-from ..recordings import Recordings
 from ..runtime import Runtime, runtime_of
 from ..security import bearer, bearer_or_query
-from ..session import DemoSession
-from ..sessions import over
+from ..sessions.engine_requests import SessionOver
+from ..sessions.recordings import Recordings
+from ..sessions.registry import over
+from ..sessions.session import DemoSession
 from .sessions import Owned, OwnedEvenIfOver
 
 logger = logging.getLogger(__name__)

@@ -7,14 +7,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
 
-from ..activity import Hold
-from ..asking import Refused, SessionOver
 from ..bodies import ActiveBody, ContextBody, json_body, read_model
 from ..problems import Problem
 from ..runtime import runtime_of
 from ..security import bearer, check_access, is_allowed_origin
-from ..session import DemoSession
-from ..sessions import over
+from ..sessions.engine_requests import Refused, SessionOver
+from ..sessions.registry import over
+from ..sessions.run_state import PauseReason
+from ..sessions.session import DemoSession
 
 router = APIRouter(tags=["sessions"])
 
@@ -136,7 +136,7 @@ def _described(session: DemoSession) -> dict[str, Any]:
     return {
         "session_id": session.id,
         "epoch": session.epoch,
-        "active": not session.activity.is_held(Hold.PLAYER),
+        "active": not session.activity.is_held(PauseReason.PLAYER),
         "stepped": session.activity.active,
         "viewers": session.watching,
         "idle_s": round(session.idle_s, 3),

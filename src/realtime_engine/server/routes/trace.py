@@ -10,18 +10,18 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from ...core.clock import MONOTONIC, NS_PER_S
-from ...infra.timing import FrameRecord
-from ...infra.trace import chrome_traces
+from ...infra.telemetry.perfetto import chrome_traces
+from ...infra.telemetry.timing import FrameRecord
 from ..runtime import runtime_of
 from ..security import check_access
 from .sessions import Owned
 
 router = APIRouter(tags=["sessions"])
 
-MOST_S = 60.0
+MAX_S = 60.0
 
 
-Seconds = Annotated[float, Query(gt=0, le=MOST_S)]
+Seconds = Annotated[float, Query(gt=0, le=MAX_S)]
 
 
 @router.get("/sessions/{session_id}/trace", response_class=Response)

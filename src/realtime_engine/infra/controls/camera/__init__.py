@@ -4,13 +4,19 @@ Poses are 4x4 camera-to-world matrices, float64. Unless it is said otherwise the
 forward.
 """
 
-from .clock import PlayerClock
-from .intrinsics import Intrinsics
-from .path import exp_se3, walk_arc
-from .rays import plucker_rays
-from .rig import DEFAULT_KEYS, CameraRig, CameraSettings, Move
-from .systems import CameraSystem, convert_poses, relative_poses
-from .timeline import ControlEdge, ControlTimeline, Span
+from .intrinsics import Intrinsics, plucker_rays
+from .pose import (
+    DEFAULT_KEYS,
+    CameraRig,
+    CameraSettings,
+    CameraSystem,
+    Move,
+    convert_poses,
+    exp_se3,
+    relative_poses,
+    walk_arc,
+)
+from .timeline import ControlEdge, ControlTimeline, PlayerClock, Span
 
 __all__ = [
     "DEFAULT_KEYS",

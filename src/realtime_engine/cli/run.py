@@ -1,0 +1,285 @@
+"""``run``: a demo without a server, from a control log to a film."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from ..core.clock import MONOTONIC, NS_PER_S
+from ..core.messages import Chunk
+from ..infra.atomic_file import atomic_file
+from ..infra.control_log import ControlLog
+from ..infra.conversion import Converter
+from ..infra.demo import Demo
+from ..infra.frame import FrameId
+from ..infra.mp4 import Mp4Writer
+from ..infra.offline import FilmDifference, OfflineSession, Replay, RunFailed, compare_films
+from ..infra.runner_io import output_path, write_stats
+from ..infra.telemetry.perfetto import chrome_trace
+from ..infra.telemetry.timing import FrameRecord, Milestone, RollingWindow, WindowSnapshot
+from .console import CommandError, built, complain, err, naming_files, out
+
+_FAILED = 1
+_DEFAULT_S = 10.0
+_TRACED = 10_000  # frames: of a longer run, the last
+_SESSION = "offline"
+_MAX_TEXT = 200
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """What the person who runs a demo chooses.
+
+    Attributes:
+        controls: control log to run from, such as ``serve --record-controls`` writes.
+        seconds: length of the film; by default as long as the log, or 10 without one.
+        out: folder of what is written.
+        trace: also write a trace that ui.perfetto.dev opens.
+        compare: film that the new one must equal, up to the two thresholds.
+        least_psnr: PSNR in dB that the worst frame must have, compared.
+        least_ssim: SSIM that the worst frame must have, compared.
+        overwrite: replace files of an earlier run.
+
+    Raises:
+        ValueError: naming the setting.
+    """
+
+    controls: str | None = None
+    seconds: float | None = None
+    out: str = "out"
+    trace: bool = False
+    compare: str | None = None
+    least_psnr: float = 40.0
+    least_ssim: float = 0.98
+    overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        if self.seconds is not None and not (math.isfinite(self.seconds) and self.seconds > 0):
+            raise ValueError(f"--seconds must be above 0, got {self.seconds!r}")
+
+    def chunks(self, log: ControlLog, rate_hz: float) -> int:
+        """How many chunks are asked for."""
+        if self.seconds is None and log.entries:
+            return max(log.chunks(rate_hz), 1)
+        return max(round((self.seconds or _DEFAULT_S) * rate_hz), 1)
+
+
+def run_demo(
+    demo: Demo, config: RunConfig, options: BaseModel | None, fields: Mapping[str, Any], log: ControlLog
+) -> int:
+    """Make the film and tell how it went; returns the exit code: 1 if the engine or the comparison fails.
+
+    Raises:
+        CommandError: files, fields or options that cannot be used.
+    """
+    with naming_files():
+        files = _Files(demo, config)
+    engine = built(demo, options)
+    try:
+        with OfflineSession(engine, _SESSION) as session:
+            run = _Run(demo, config, session, log, fields)
+            run.make(files)
+    except RunFailed as error:
+        complain(str(error))
+        return _FAILED
+    except (OSError, ValueError) as error:
+        raise CommandError(str(error)) from error
+    return _finish(demo, config, files, run, options)
+
+
+class _Files:
+    """Where everything goes, found out before the work begins."""
+
+    def __init__(self, demo: Demo, config: RunConfig) -> None:
+        self.film = output_path(config.out, f"{demo.name}.mp4", overwrite=config.overwrite)
+        self.stats = output_path(config.out, f"stats_{demo.name}.json", overwrite=config.overwrite)
+        self.trace: Path | None = None
+        if config.trace:
+            self.trace = output_path(config.out, f"trace_{demo.name}.json", overwrite=config.overwrite)
+        if config.compare is not None and not Path(config.compare).is_file():
+            raise FileNotFoundError(f"--compare: there is no file {config.compare}")
+
+
+class _Run:
+    """One run: makes the film, and counts."""
+
+    def __init__(
+        self, demo: Demo, config: RunConfig, session: OfflineSession, log: ControlLog, fields: Mapping[str, Any]
+    ) -> None:
+        manifest = session.manifest
+        self.rate_hz = manifest.rate_hz
+        self.fps = Fraction(manifest.rate_hz * manifest.frames_per_chunk).limit_denominator(1001)
+        self.replay = Replay(demo, log, _SESSION, rate_hz=self.rate_hz, fields=fields)
+        self.chunks = config.chunks(log, self.rate_hz)
+        self.frames = 0
+        self.size = (0, 0)
+        self.wall_s = 0.0
+        self.periods, self.steps = RollingWindow(), RollingWindow()
+        self._overwrite = config.overwrite
+        self._session = session
+        self._convert = Converter(demo.frames.layout, demo.frames.value_range)
+        self._records: deque[FrameRecord] = deque(maxlen=_TRACED if config.trace else 0)
+        self._answered: Any = None
+
+    @property
+    def rtf(self) -> float:
+        """Real-time factor: 95th percentile of the time a chunk takes, film included, over what it plays."""
+        return self.periods.snapshot().p95_ns * float(self.rate_hz) / NS_PER_S
+
+    def make(self, files: _Files) -> None:
+        """Errors: :class:`RunFailed`; ``OSError``, ``ValueError``: the film cannot be written."""
+        begin_ns = last_ns = MONOTONIC.now_ns()
+        with _progress(self.chunks) as advance, Mp4Writer(files.film, self.fps, overwrite=self._overwrite) as film:
+            for chunk in self._session.play(self.replay, self.chunks):
+                self._write(chunk, film)
+                now_ns = MONOTONIC.now_ns()
+                self.periods.record(now_ns - last_ns)
+                self.steps.record(chunk.stamps.step_end - chunk.stamps.step_begin)
+                last_ns = now_ns
+                self.wall_s = (now_ns - begin_ns) / NS_PER_S
+                advance(self)
+
+    def trace(self, title: str) -> dict[str, Any]:
+        return chrome_trace(self._records, title)
+
+    def _write(self, chunk: Chunk, film: Mp4Writer) -> None:
+        for index, picture in enumerate(self._convert(chunk.output)):
+            begin_ns = MONOTONIC.now_ns()
+            film.write(picture.pixels)
+            self.frames += 1
+            self.size = (picture.width, picture.height)
+            if self._records.maxlen:
+                self._records.append(self._record(chunk, index, begin_ns))
+
+    def _record(self, chunk: Chunk, index: int, begin_ns: int) -> FrameRecord:
+        identity = FrameId(chunk.session_id, chunk.epoch, chunk.seq, index, chunk.action_id, chunk.stamps)
+        record = FrameRecord(identity, "film", None)
+        stamps, times = chunk.stamps, record.times
+        times[Milestone.INPUT] = stamps.action_received
+        times[Milestone.STEP_BEGIN], times[Milestone.STEP_END] = stamps.step_begin, stamps.step_end
+        times[Milestone.EMITTED], times[Milestone.PACED] = stamps.emitted, begin_ns
+        times[Milestone.ENCODED] = MONOTONIC.now_ns()
+        record.is_answer = stamps.action_received is not None and stamps.action_received != self._answered
+        self._answered = stamps.action_received
+        return record
+
+
+def _finish(demo: Demo, config: RunConfig, files: _Files, run: _Run, options: BaseModel | None) -> int:
+    stats = _stats(demo, config, run, options)
+    verdict: str | None = None
+    try:
+        if config.compare is not None:
+            difference = compare_films(files.film, config.compare)
+            stats["comparison"] = {"film": config.compare, **asdict(difference)}
+            verdict = _judge(difference, config)
+    except (OSError, ValueError) as error:
+        verdict = str(error)
+    try:
+        write_stats(files.stats, stats, overwrite=config.overwrite)
+        if files.trace is not None:
+            with atomic_file(files.trace, overwrite=config.overwrite) as temporary:
+                temporary.write_text(json.dumps(run.trace(demo.title)))
+    except OSError as error:
+        raise CommandError(str(error)) from error
+    _tell(files, run, stats)
+    if verdict is not None:
+        complain(verdict)
+        return _FAILED
+    return 0
+
+
+def _judge(difference: FilmDifference, config: RunConfig) -> str | None:
+    """What is wrong with it, if anything is."""
+    psnr, likeness, golden = difference.worst_psnr_db, difference.worst_ssim, config.compare
+    if psnr < config.least_psnr:
+        frame = difference.worst_frame
+        return f"frame {frame} has a PSNR of {psnr:.2f} dB to {golden}, below --least-psnr {config.least_psnr:g}"
+    if likeness < config.least_ssim:
+        return f"a frame has an SSIM of {likeness:.4f} to {golden}, below --least-ssim {config.least_ssim:g}"
+    return None
+
+
+def _stats(demo: Demo, config: RunConfig, run: _Run, options: BaseModel | None) -> dict[str, Any]:
+    fields = {name: value for name, value in run.replay.fields.items() if len(str(value)) <= _MAX_TEXT}
+    return {
+        "demo": demo.name,
+        "options": None if options is None else options.model_dump(mode="json"),
+        "fields": fields,
+        "controls": config.controls,
+        "chunks": run.chunks,
+        "frames": run.frames,
+        "width": run.size[0],
+        "height": run.size[1],
+        "fps": run.fps,
+        "media_s": run.frames / run.fps,
+        "wall_s": run.wall_s,
+        "frames_per_second": run.frames / run.wall_s if run.wall_s else None,
+        "real_time_factor": run.rtf,
+        "chunk_period_ms": _milliseconds(run.periods.snapshot()),
+        "step_ms": _milliseconds(run.steps.snapshot()),
+    }
+
+
+def _milliseconds(window: WindowSnapshot) -> dict[str, float]:
+    """Of the newest 512 chunks."""
+    names = ("min", "p50", "p90", "p95", "p99", "max", "mean")
+    return {name: getattr(window, f"{name}_ns") / 1e6 for name in names}
+
+
+def _tell(files: _Files, run: _Run, stats: Mapping[str, Any]) -> None:
+    seconds = run.frames / run.fps
+    out.print(f"[bold]{escape(str(files.film))}[/]", soft_wrap=True)
+    _line("film", f"{run.frames} frames, {run.size[0]}x{run.size[1]}, {float(seconds):.1f} s")
+    _line("speed", f"{run.frames / run.wall_s:.0f} fps, real-time factor {run.rtf:.2f} (below 1 keeps up)")
+    _line("step", f"{stats['step_ms']['p50']:.2f} ms p50, {stats['step_ms']['p95']:.2f} ms p95")
+    comparison = stats.get("comparison")
+    if comparison is not None:
+        _line("PSNR", f"{_decibels(comparison['psnr_db'])}, worst frame {_decibels(comparison['worst_psnr_db'])}")
+        _line("SSIM", f"{comparison['ssim']:.4f}, worst frame {comparison['worst_ssim']:.4f}")
+    _line("stats", escape(str(files.stats)))
+    if files.trace is not None:
+        _line("trace", f"{escape(str(files.trace))} (open it in ui.perfetto.dev)")
+
+
+def _decibels(value: float) -> str:
+    return "equal" if math.isinf(value) else f"{value:.2f} dB"
+
+
+def _line(name: str, text: str) -> None:
+    out.print(f"  {name:7}{text}", soft_wrap=True)
+
+
+@contextmanager
+def _progress(chunks: int) -> Iterator[Any]:
+    """A bar on standard error while it is a terminal; yields what is called after each chunk."""
+    columns = (
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total} chunks  {task.fields[fps]:.0f} fps  RTF {task.fields[rtf]:.2f}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task: TaskID = bar.add_task("run", total=chunks, fps=0.0, rtf=0.0)
+        told = 0.0
+
+        def advance(run: _Run) -> None:
+            nonlocal told
+            now = time.monotonic()
+            if now - told < 0.1:
+                bar.advance(task)
+                return
+            told = now
+            bar.update(task, advance=1, fps=run.frames / max(run.wall_s, 1e-9), rtf=run.rtf)
+
+        yield advance

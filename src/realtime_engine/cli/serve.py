@@ -1,0 +1,98 @@
+"""``serve``: the server's life, from the socket to the last signal."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import signal
+import socket
+import threading
+from types import FrameType
+from urllib.parse import quote
+
+from fastapi import FastAPI
+from pydantic import BaseModel
+from rich.markup import escape
+
+from ..infra.demo import Demo
+from ..server import DemoServer, ServerConfig, create_app
+from .console import CommandError, out
+
+_log = logging.getLogger(__name__)
+
+_FAILED = 1
+_SLACK_S = 3.0
+
+
+def serve_demo(demo: Demo, config: ServerConfig, options: BaseModel | None) -> int:
+    """Serve until a signal ends it; returns the exit code.
+
+    The first Ctrl-C (or SIGTERM) lets requests and engine end, for as long as ``config.shutdown_timeout_s`` allows; the
+    second one ends the process at once, with exit code 128 + signal.
+
+    Raises:
+        CommandError: the address cannot be had, or the demo names routes that cannot be had.
+    """
+    try:
+        app = create_app(demo, config, options=options)
+    except (ImportError, AttributeError, TypeError, FileNotFoundError) as error:
+        raise CommandError(f"demo {demo.name!r} cannot be served: {error}") from error
+    try:
+        server = _Server(app, demo, config)
+    except OSError as error:
+        hint = " with --port" if error.errno == errno.EADDRINUSE else ""
+        raise CommandError(f"{error.strerror or error}{hint}") from error
+    for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn's take their place while it runs
+        signal.signal(number, _end_now)
+    server.run()
+    return 0 if server.started else _FAILED
+
+
+class _Server(DemoServer):
+    """Says where the page is when it is there, and ends with Ctrl-C in bounded time."""
+
+    def __init__(self, app: FastAPI, demo: Demo, config: ServerConfig) -> None:
+        super().__init__(app, config, log_config=None, access_log=False)
+        self._demo = demo
+        self._options = config
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            announce(self._demo, self._options, self.url)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """uvicorn's own would raise the signal again after a clean end, and wait for the engine after a second one."""
+        if self.should_exit:
+            _end_now(sig, frame)
+        self.should_exit = True
+        _log.info("ending; once more to end at once")
+        last_resort = threading.Timer(2 * self._options.shutdown_timeout_s + _SLACK_S, _end_now, (sig, None))
+        last_resort.daemon = True  # it also bounds what runs after the server: threads that the interpreter waits for
+        last_resort.start()
+
+
+def announce(demo: Demo, config: ServerConfig, url: str) -> None:
+    """What a person needs to know to open the page."""
+    token = f"?token={quote(config.token, safe='')}" if config.token else ""
+    out.print(f"[bold]{escape(demo.title)}[/]")
+    _line("open", f"[bold cyan]{escape(url + token)}[/]")
+    _line("video", "WebRTC; WebCodecs where UDP is blocked; MJPEG everywhere")
+    _line("for", _audience(config))
+    _line("model", "loading; the page opens meanwhile")
+    _line("end", "Ctrl-C")
+
+
+def _audience(config: ServerConfig) -> str:
+    if config.token is not None:
+        return "everybody who has the token"
+    return "this machine only" if config.is_loopback else "[yellow]everybody who reaches this machine[/]"
+
+
+def _line(name: str, text: str) -> None:
+    out.print(f"  {name:7}{text}", soft_wrap=True)
+
+
+def _end_now(sig: int, frame: FrameType | None) -> None:
+    os._exit(128 + sig)

@@ -1,0 +1,439 @@
+"""The thread that owns a stage's state, and the mailbox in front of it."""
+
+from __future__ import annotations
+
+import abc
+import concurrent.futures
+import contextlib
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeAlias
+
+from ..errors import reason_of
+from .errors import InvalidStageOutputError, StreamingActorBusyError, StreamingActorFailedError
+from .specs import check_callable, check_count, check_seconds
+from .types import (
+    StreamingActorHealth,
+    StreamingActorState,
+    StreamingSessionCloseReason,
+    StreamingSessionContext,
+    StreamingStageInvocation,
+)
+
+__all__ = [
+    "BatchedStageActor",
+    "Task",
+    "LocalStageActor",
+    "Message",
+    "SessionCloser",
+    "StageHandler",
+    "ThreadActor",
+    "Work",
+]
+
+
+logger = logging.getLogger(__name__)
+
+StageHandler = Callable[[StreamingStageInvocation], Mapping[str, object]]
+SessionCloser = Callable[[StreamingSessionContext, StreamingSessionCloseReason], None]
+
+
+class Work:
+    """One invocation on its way through an actor. ``answered`` is guarded by the actor's lock."""
+
+    __slots__ = ("invocation", "future", "answered")
+
+    def __init__(self, invocation: StreamingStageInvocation) -> None:
+        self.invocation = invocation
+        self.future: Future[Mapping[str, object]] = Future()
+        self.answered = False
+
+
+class Task:
+    """Something other than an invocation that is done on the actor's thread, in its turn."""
+
+    __slots__ = ("run", "future")
+
+    def __init__(self, run: Callable[[], None]) -> None:
+        self.run = run
+        self.future: Future[None] = Future()
+
+
+Message = Work | Task | None  # ``None`` ends the thread
+
+
+class ThreadActor(abc.ABC):
+    """What all actors with one thread and a bounded mailbox share; subclasses say how work is run.
+
+    At most ``in_service`` invocations are run at a time and ``mailbox_capacity`` wait; errands are never refused while
+    it runs. Nothing that a handler raises ends the thread. A handler that raises :class:`StreamingActorFailedError`
+    says that the stage itself is lost: the actor has failed, and all that waits is answered so.
+
+    Raises:
+        ValueError: naming the argument.
+    """
+
+    def __init__(self, mailbox_capacity: int, in_service: int, name: str, session_closer: SessionCloser | None) -> None:
+        check_count("mailbox_capacity", mailbox_capacity)
+        if session_closer is not None:
+            check_callable("session_closer", session_closer)
+        self._most_pending = mailbox_capacity + in_service
+        self._name = name
+        self._session_closer = session_closer
+        self._lock = threading.Lock()
+        self._mailbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self._put_aside: list[Message] = []  # taken from the mailbox before its turn; the thread's own
+        self._in_service: tuple[Work, ...] = ()
+        self._pending = 0
+        self._closing: dict[StreamingSessionContext, Future[None]] = {}
+        self._state = StreamingActorState.RUNNING
+        self._failure_reason: str | None = None
+        self._abandoned = False
+        self._thread = threading.Thread(target=self._main, name=name, daemon=True)
+        self._thread.start()
+
+    # -- any thread
+
+    def submit(self, invocation: StreamingStageInvocation) -> Future[Mapping[str, object]]:
+        """Take one invocation without waiting.
+
+        Raises:
+            StreamingActorBusyError: the mailbox is full; nothing was taken.
+            StreamingActorFailedError: it is closed or has failed.
+        """
+        work = Work(invocation)
+        with self._lock:
+            self._check_running()
+            if self._pending >= self._most_pending:
+                raise StreamingActorBusyError(f"the mailbox of {self._name!r} is full: {self._pending} are pending")
+            self._pending += 1
+            self._mailbox.put(work)
+        return work.future
+
+    def health(self) -> StreamingActorHealth:
+        """How it is, without waiting."""
+        with self._lock:
+            return StreamingActorHealth(self._state, self._pending, self._failure_reason)
+
+    def barrier(self, timeout: float = 5.0) -> None:
+        """Return when everything taken so far is answered.
+
+        Raises:
+            TimeoutError: after ``timeout`` seconds.
+            StreamingActorFailedError: it is closed.
+        """
+        with self._lock:
+            reached = self._send(Task(lambda: None))
+        self._await(reached, timeout, f"actor {self._name!r} has not worked off its mailbox")
+
+    def close_session(
+        self, context: StreamingSessionContext, reason: StreamingSessionCloseReason, timeout: float = 5.0
+    ) -> None:
+        """Run the session closer on the actor's thread, after the work taken so far.
+
+        A call for a session that is being closed already waits for that to end: the closer runs once.
+
+        Raises:
+            TimeoutError: after ``timeout`` seconds; the closer's turn still comes.
+            StreamingActorFailedError: it is closed.
+            BaseException: what the closer raised.
+        """
+        closer = self._session_closer
+        with self._lock:
+            closed = self._closing.get(context)
+            if closed is None:
+                run = (lambda: None) if closer is None else (lambda: closer(context, reason))
+                closed = self._closing[context] = self._send(Task(run))
+                closed.add_done_callback(lambda _: self._forget_closing(context))
+        self._await(closed, timeout, f"actor {self._name!r} has not let go of {context}")
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Take nothing more, work off what was taken, and end.
+
+        After ``timeout`` seconds whatever is left is answered with :class:`StreamingActorFailedError`. A handler that
+        is stuck keeps its thread, which ends when the handler does.
+        """
+        with self._lock:
+            if self._state is not StreamingActorState.CLOSED:
+                self._state = StreamingActorState.CLOSED
+                self._mailbox.put(None)
+        if threading.current_thread() is self._thread:
+            return
+        self._thread.join(max(timeout, 0.0))
+        if self._thread.is_alive():
+            self._abandon(f"{self._name!r} was closed, and its handler did not return in {timeout} s")
+
+    def _check_running(self) -> None:
+        if self._state is StreamingActorState.CLOSED:
+            raise StreamingActorFailedError(f"{self._name!r} is closed")
+        if self._state is StreamingActorState.FAILED:
+            raise StreamingActorFailedError(f"{self._name!r} has failed: {self._failure_reason}")
+
+    def _send(self, errand: Task) -> Future[None]:
+        if self._state is StreamingActorState.CLOSED:
+            raise StreamingActorFailedError(f"{self._name!r} is closed")
+        self._mailbox.put(errand)
+        return errand.future
+
+    def _await(self, future: Future[None], timeout: float, what: str) -> None:
+        if threading.current_thread() is self._thread:
+            raise RuntimeError(f"{self._name!r} cannot wait for itself: call this from another thread")
+        if not concurrent.futures.wait((future,), timeout).done:
+            raise TimeoutError(f"{what} within {timeout} s")
+        future.result()
+
+    def _forget_closing(self, context: StreamingSessionContext) -> None:
+        # Without the lock, which a thread that adds the callback to a finished future holds: one call on a dict.
+        self._closing.pop(context, None)
+
+    def _abandon(self, reason: str) -> None:
+        self._abandoned = True
+        error = StreamingActorFailedError(reason)
+        for work in self._in_service:
+            self.answer(work, error=error)
+        for message in tuple(self._put_aside):
+            self._refuse(message, error)
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._refuse(self._mailbox.get_nowait(), error)
+        self._mailbox.put(None)  # in case that this took the one that ends the thread
+
+    # -- the actor's thread
+
+    @abc.abstractmethod
+    def run(self, work: Work) -> None:
+        """Answer ``work``, and whatever of the mailbox is taken together with it."""
+
+    def _main(self) -> None:
+        while self._handle(self._put_aside.pop() if self._put_aside else self._mailbox.get()):
+            pass
+
+    def _handle(self, message: Message) -> bool:
+        """Deal with one message; holds no reference to it afterwards. False when it was the last."""
+        if message is None:
+            return False
+        if self._abandoned:
+            self._refuse(message, StreamingActorFailedError(f"{self._name!r} is closed"))
+        elif isinstance(message, Task):
+            self._run_errand(message)
+        elif self._failure_reason is not None:
+            self._refuse(message, StreamingActorFailedError(f"{self._name!r} has failed: {self._failure_reason}"))
+        else:
+            self.run(message)
+            self._in_service = ()
+        return True
+
+    def _run_errand(self, errand: Task) -> None:
+        try:
+            errand.run()
+        except BaseException as error:  # goes to the one who waits
+            self._settle(errand.future, None, error)
+        else:
+            self._settle(errand.future, None)
+
+    def begin(self, work: Work) -> bool:
+        """Whether work may start; what was cancelled while it waited never does."""
+        if self._abandoned:
+            self._refuse(work, StreamingActorFailedError(f"{self._name!r} is closed"))
+            return False
+        if not work.future.set_running_or_notify_cancel():
+            self._claim(work)
+            return False
+        work.invocation = work.invocation.begin()
+        return True
+
+    def serve(self, works: tuple[Work, ...]) -> None:
+        """Say what is in service, so that a close need not wait for it."""
+        self._in_service = works
+
+    def next_work(self, timeout_s: float) -> Work | None:
+        """The next message if it is work and comes within the time; anything else stays for its turn."""
+        if self._put_aside:
+            return None
+        try:
+            message = self._mailbox.get(timeout=timeout_s) if timeout_s > 0 else self._mailbox.get_nowait()
+        except queue.Empty:
+            return None
+        if isinstance(message, Work):
+            return message
+        self._put_aside.append(message)
+        return None
+
+    def put_back(self, work: Work) -> None:
+        """Leave work that :meth:`next_work` gave for the next turn."""
+        self._put_aside.append(work)
+
+    def answer(self, work: Work, outputs: object = None, error: BaseException | None = None) -> None:
+        """Give what a handler returned, or raised. Nothing when the work is answered already."""
+        if error is None and not isinstance(outputs, Mapping):
+            error = InvalidStageOutputError(
+                f"{self._name!r} must return a mapping of artifacts to values, got {outputs!r}"
+            )
+        if self._claim(work, error):
+            self._settle(work.future, outputs, error)
+
+    def _claim(self, work: Work, error: BaseException | None = None) -> bool:
+        """Whether the caller is the one to answer: the thread, or a close that waits no longer."""
+        with self._lock:
+            if work.answered:
+                return False
+            work.answered = True
+            self._pending -= 1
+            if isinstance(error, StreamingActorFailedError) and self._state is StreamingActorState.RUNNING:
+                self._state, self._failure_reason = StreamingActorState.FAILED, reason_of(error)
+            return True
+
+    def _refuse(self, message: Message, error: StreamingActorFailedError) -> None:
+        if isinstance(message, Task):
+            self._settle(message.future, None, error)
+        elif message is not None and self._claim(message) and message.future.set_running_or_notify_cancel():
+            self._settle(message.future, None, error)
+
+    def _settle(self, future: Future[Any], outputs: object, error: BaseException | None = None) -> None:
+        try:
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(outputs)
+        except concurrent.futures.InvalidStateError:
+            logger.debug("%r: somebody was quicker with an answer", self._name)
+        except BaseException:  # a callback's: the answer has been given
+            logger.exception("a callback of %r failed", self._name)
+
+
+class LocalStageActor(ThreadActor):
+    """One daemon thread that owns its stage's state.
+
+    Args:
+        handler: invocation -> ``{artifact: value}``; called on that thread, one invocation at a time. What it raises
+            is that invocation's answer. If it raises :class:`StreamingActorFailedError`, the actor has failed.
+        mailbox_capacity: invocations that may wait while one is run.
+        name: of the thread, and in errors.
+        session_closer: lets go of what the stage holds of a session, on the same thread.
+
+    Raises:
+        ValueError: naming the argument.
+    """
+
+    def __init__(
+        self,
+        handler: StageHandler,
+        mailbox_capacity: int = 1,
+        name: str = "local-stage-actor",
+        session_closer: SessionCloser | None = None,
+    ) -> None:
+        check_callable("handler", handler)
+        self._handler = handler
+        super().__init__(mailbox_capacity, 1, name, session_closer)
+
+    def run(self, work: Work) -> None:
+        self.serve((work,))
+        try:
+            if not self.begin(work):
+                return
+            outputs = self._handler(work.invocation)
+        except BaseException as error:  # the thread outlives whatever a stage does
+            self.answer(work, error=error)
+        else:
+            self.answer(work, outputs)
+
+
+BatchHandler: TypeAlias = Callable[[list[StreamingStageInvocation]], Sequence["Mapping[str, object] | BaseException"]]
+
+
+class BatchedStageActor(ThreadActor):
+    """One daemon thread that owns its stage's state and runs waiting invocations of several sessions together.
+
+    A batch holds at most one invocation of a session, in the order in which they were submitted, and never waits for
+    more than are there unless ``linger_seconds`` says so.
+
+    Args:
+        handler: invocations -> for each of them, in order, ``{artifact: value}`` or the exception that it failed with.
+            If it raises, it is called again for each half, down to the culprits: a handler that raises must have
+            changed nothing.
+        max_batch: most invocations in one call.
+        mailbox_capacity: invocations that may wait while a batch is run; ``None``: as many as a batch holds.
+        linger_seconds: how long an invocation may be held for others to join it.
+
+    Raises:
+        ValueError: naming the argument.
+    """
+
+    def __init__(
+        self,
+        handler: BatchHandler,
+        max_batch: int = 8,
+        mailbox_capacity: int | None = None,
+        name: str = "batched-stage-actor",
+        session_closer: SessionCloser | None = None,
+        linger_seconds: float = 0.0,
+    ) -> None:
+        check_count("max_batch", max_batch)
+        check_seconds("linger_seconds", linger_seconds)
+        check_callable("handler", handler)
+        self._handler = handler
+        self._max_batch = max_batch
+        self._linger_s = linger_seconds
+        super().__init__(max_batch if mailbox_capacity is None else mailbox_capacity, max_batch, name, session_closer)
+
+    def run(self, work: Work) -> None:
+        batch = self._gather(work)
+        self.serve(tuple(batch))
+        begun = [member for member in batch if self._begin(member)]
+        if begun:
+            self._run_batch(begun)
+
+    def _gather(self, first: Work) -> list[Work]:
+        batch = [first]
+        sessions = {first.invocation.key.session_id}
+        until = time.monotonic() + self._linger_s
+        while len(batch) < self._max_batch:
+            work = self.next_work(until - time.monotonic() if self._linger_s else 0.0)
+            if work is None:
+                break
+            if work.invocation.key.session_id in sessions:
+                self.put_back(work)
+                break
+            sessions.add(work.invocation.key.session_id)
+            batch.append(work)
+        return batch
+
+    def _begin(self, work: Work) -> bool:
+        try:
+            return self.begin(work)
+        except BaseException as error:  # its own failure
+            self.answer(work, error=error)
+            return False
+
+    def _run_batch(self, batch: list[Work]) -> None:
+        try:
+            answers = self._call(batch)
+        except StreamingActorFailedError as error:  # the stage is lost: there is nothing to search for
+            for work in batch:
+                self.answer(work, error=error)
+        except BaseException as error:
+            if len(batch) == 1:
+                self.answer(batch[0], error=error)
+                return
+            middle = len(batch) // 2
+            self._run_batch(batch[:middle])
+            self._run_batch(batch[middle:])
+        else:
+            for work, answer in zip(batch, answers, strict=True):
+                if isinstance(answer, BaseException):
+                    self.answer(work, error=answer)
+                else:
+                    self.answer(work, answer)
+
+    def _call(self, batch: list[Work]) -> list[Mapping[str, object] | BaseException]:
+        answers = list(self._handler([work.invocation for work in batch]))
+        if len(answers) != len(batch):
+            raise InvalidStageOutputError(
+                f"the handler of a batch must return one answer for each of its {len(batch)} invocations, "
+                f"got {len(answers)}"
+            )
+        return answers

@@ -1,0 +1,153 @@
+"""The actors of a pipeline, and those that take their places."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import TypeAlias, cast
+
+from ..clock import Deadline
+from ..errors import describe, reraise_interrupt
+from .errors import StreamingActorFailedError
+from .graph import PipelineGraph
+from .types import StreamingActorHealth, StreamingActorState, StreamingStageActor
+from .work import ActorLane
+
+logger = logging.getLogger(__name__)
+
+_GRACE_S = 0.05  # for actors that end at once, when others have used up the time
+
+ActorFactory: TypeAlias = Callable[[], StreamingStageActor]
+
+
+class StageActors:
+    """One actor a stage. A stage that was given a factory gets another actor when its own is dead.
+
+    Attributes:
+        lanes: the actors of now, by stage.
+
+    Raises:
+        ValueError: the names are not those of the stages.
+    """
+
+    def __init__(self, graph: PipelineGraph, actors: Mapping[str, StreamingStageActor | ActorFactory]) -> None:
+        check_ids(graph, actors)
+        self.stage_ids = tuple(table.spec.stage_id for table in graph.stages)
+        self._factories: list[ActorFactory | None] = []
+        self._locks = [threading.Lock() for _ in self.stage_ids]
+        self._closing = threading.Lock()  # held to swap a lane, and to say that no other will come
+        self._closed = False
+        self.lanes: list[ActorLane] = []
+        try:
+            for stage_id in self.stage_ids:
+                factory = factory_of(actors[stage_id])
+                self._factories.append(factory)
+                self.lanes.append(
+                    made_by(factory) if factory else ActorLane(cast(StreamingStageActor, actors[stage_id]))
+                )
+        except BaseException:
+            for lane, factory in zip(self.lanes, self._factories, strict=False):
+                if factory is not None:
+                    lane.actor.close()
+            raise
+
+    @property
+    def restartable(self) -> list[bool]:
+        """By stage."""
+        return [factory is not None for factory in self._factories]
+
+    def health(self) -> dict[str, StreamingActorHealth]:
+        """By stage id."""
+        return {stage_id: lane.actor.health() for stage_id, lane in zip(self.stage_ids, self.lanes, strict=True)}
+
+    def revive(self, replaced: Callable[[int, ActorLane, BaseException], None]) -> None:
+        """Give every stage with a dead actor a new one, once ``replaced`` has been told of it.
+
+        Raises:
+            StreamingActorFailedError: a dead actor has no factory, its factory failed, or all have been closed.
+        """
+        for index in range(len(self.lanes)):
+            if dead(self.lanes[index].actor.health()):
+                with self._locks[index]:
+                    self._revive(index, replaced)
+
+    def _revive(self, index: int, replaced: Callable[[int, ActorLane, BaseException], None]) -> None:
+        old, factory, stage_id = self.lanes[index], self._factories[index], self.stage_ids[index]
+        health = old.actor.health()
+        if not dead(health):
+            return  # somebody else was quicker
+        reason = (
+            f"the actor of stage {stage_id!r} is {health.state.value}: {health.failure_reason or 'no reason given'}"
+        )
+        if factory is None:
+            raise StreamingActorFailedError(f"{reason}; give a factory of actors to have it restarted")
+        try:
+            lane = made_by(factory)
+        except BaseException as error:  # of a model, which may even want to exit
+            reraise_interrupt(error)
+            raise StreamingActorFailedError(f"{reason}; a new one failed: {describe(error)}") from error
+        replaced(index, lane, StreamingActorFailedError(reason))  # first: who finds it alive may rely on it
+        with self._closing:
+            if not self._closed:
+                self.lanes[index] = lane
+        if self.lanes[index] is not lane:
+            close_quietly(lane, stage_id)
+            raise StreamingActorFailedError(f"{reason}; the pipeline was closed before there was a new one")
+        logger.warning("%s; it has been replaced", reason)
+        threading.Thread(target=close_quietly, args=(old, stage_id), name="streaming-close-dead", daemon=True).start()
+
+    def close(self, deadline_s: Callable[[], float]) -> list[str]:
+        """Close all of them at once, for good; returns the stages that had not ended when ``deadline_s`` came to 0."""
+        with self._closing:
+            self._closed = True
+        threads = [
+            threading.Thread(
+                target=close_quietly, args=(lane, stage_id), name=f"streaming-close-{stage_id}", daemon=True
+            )
+            for stage_id, lane in zip(self.stage_ids, self.lanes, strict=True)
+        ]
+        for thread in threads:
+            thread.start()
+        grace = Deadline(_GRACE_S)
+        for thread in threads:
+            thread.join(max(deadline_s(), grace.remaining()))
+        return [stage_id for stage_id, thread in zip(self.stage_ids, threads, strict=True) if thread.is_alive()]
+
+
+def factory_of(given: StreamingStageActor | ActorFactory) -> ActorFactory | None:
+    return None if hasattr(given, "submit") and not isinstance(given, type) else cast(ActorFactory, given)
+
+
+def made_by(factory: ActorFactory) -> ActorLane:
+    """``TypeError`` when what it makes is no actor."""
+    actor = factory()
+    if not hasattr(actor, "submit"):
+        raise TypeError(f"a factory of actors must return an actor, got {actor!r}")
+    return ActorLane(actor)
+
+
+def check_ids(graph: PipelineGraph, actors: Mapping[str, object]) -> None:
+    """``ValueError`` unless there is one actor for each stage."""
+    if not isinstance(actors, Mapping):
+        raise ValueError(f"actors must be a mapping of stage ids to actors, got {actors!r}")
+    missing, unknown = sorted(graph.index.keys() - actors.keys()), sorted(actors.keys() - graph.index.keys())
+    if missing:
+        raise ValueError(f"stage {missing[0]!r} has no actor")
+    if unknown:
+        raise ValueError(f"actor {unknown[0]!r} belongs to no stage; stages: {', '.join(sorted(graph.index))}")
+    for stage_id, actor in actors.items():
+        if not hasattr(actor, "submit") and not callable(actor):
+            raise ValueError(f"stage {stage_id!r} needs an actor or a factory of actors, got {actor!r}")
+
+
+def dead(health: StreamingActorHealth) -> bool:
+    return health.state is not StreamingActorState.RUNNING
+
+
+def close_quietly(lane: ActorLane, stage_id: str) -> None:
+    """Close an actor on a thread that nobody waits for an error of."""
+    try:
+        lane.actor.close()
+    except Exception:
+        logger.exception("closing the actor of stage %r failed", stage_id)

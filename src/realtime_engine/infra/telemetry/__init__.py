@@ -1,0 +1,1 @@
+"""Latency records, traces and process statistics."""

@@ -1,0 +1,1 @@
+"""Training of the dream: data, plan, evaluation and the model card."""

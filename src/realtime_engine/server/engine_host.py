@@ -1,0 +1,138 @@
+"""The engine's life inside the server: built on a thread while HTTP is already up, then run until the server stops."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel
+
+from ..core.contract import EngineManifest, RealtimeInterface
+from ..core.errors import RealtimeEngineError, describe
+from ..core.inbox import Inbox
+from ..core.monitor import ServeMonitor
+from ..core.outbox import Outbox
+from ..core.serve import run_engine
+from ..core.waiters import call_soon
+from ..infra.control_log import ControlRecorder
+from ..infra.demo import Demo
+from ..infra.extras import MissingDependencyError
+from ..infra.loading import LoadProgress, hearing_progress
+
+logger = logging.getLogger(__name__)
+
+_UNREAD_CHUNKS = 8
+_FOR_PEOPLE = (RealtimeEngineError, MissingDependencyError)  # they say what to do; a trace would hide it
+
+
+class EngineState(str, enum.Enum):
+    """What the engine is up to."""
+
+    LOADING = "loading"
+    READY = "ready"
+    FAILED = "failed"
+
+
+class _Built(NamedTuple):
+    engine: RealtimeInterface
+    manifest: EngineManifest
+
+
+class EngineHost:
+    """Builds the engine of a demo and runs it.
+
+    Args:
+        recorder: told of all that the engine puts out.
+
+    Attributes:
+        inbox, outbox: the way to and from the engine; they exist before it does.
+        monitor: counters of its loop; an engine with a loop of its own does not move them.
+        state: set by the host.
+        manifest: ``None`` until the engine is ready.
+        error: why it failed, a line for a person.
+        progress: what the model says of its loading.
+    """
+
+    def __init__(self, demo: Demo, options: BaseModel | None, recorder: ControlRecorder | None = None) -> None:
+        self.inbox = Inbox()
+        self.outbox = Outbox(maxsize=_UNREAD_CHUNKS) if recorder is None else recorder.outbox(_UNREAD_CHUNKS)
+        self.monitor = ServeMonitor()
+        self.state = EngineState.LOADING
+        self.manifest: EngineManifest | None = None
+        self.error: str | None = None
+        self.progress = LoadProgress("Loading the model", None)
+        self._demo = demo
+        self._options = options
+        self._stop = asyncio.Event()
+
+    async def run(self) -> None:
+        """Build the engine and run it until :meth:`stop`. Never raises; :attr:`state` tells how it went."""
+        try:
+            built = await _on_thread(self._build)
+            self.manifest = built.manifest
+            self.state = EngineState.READY
+            logger.info("the model of demo %r is ready", self._demo.name)
+            await self._drive(built.engine)
+        except Exception as error:  # whatever the model raises, the server lives to tell
+            reason = describe(error)
+            trace = None if isinstance(error, _FOR_PEOPLE) else error
+            logger.error("the model of demo %r failed: %s", self._demo.name, reason, exc_info=trace)
+            self._fail(reason)
+        else:
+            if not self._stop.is_set():
+                logger.error("the engine of demo %r ended by itself", self._demo.name)
+                self._fail("the engine ended by itself")
+        finally:
+            self.outbox.close()
+
+    def stop(self) -> None:
+        """Let the engine finish its step and end."""
+        self._stop.set()
+
+    def _build(self) -> _Built:
+        with hearing_progress(self._note_progress):
+            engine = self._demo.build_engine(self._options)
+        return _Built(engine, engine.manifest())
+
+    def _note_progress(self, progress: LoadProgress) -> None:
+        self.progress = progress
+
+    async def _drive(self, engine: RealtimeInterface) -> None:
+        own_loop = callable(getattr(engine, "serve", None))
+        options: dict[str, Any] = {} if own_loop else {"monitor": self.monitor}
+        await run_engine(engine, self.inbox, self.outbox, stop=self._stop, **options)
+
+    def _fail(self, error: str) -> None:
+        self.state = EngineState.FAILED
+        self.error = error
+
+
+async def _on_thread(build: Callable[[], _Built]) -> _Built:
+    """Run ``build`` on a thread that nobody waits for: a model that loads for minutes does not keep the server up."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[_Built] = loop.create_future()
+
+    def finish(built: _Built | None, error: Exception | None) -> None:
+        if done.done():
+            return
+        if built is not None:
+            done.set_result(built)
+        elif error is not None:
+            done.set_exception(error)
+
+    def main() -> None:
+        try:
+            built = build()
+        except Exception as error:
+            call_soon(loop, finish, None, error)
+        except BaseException as error:  # such as SystemExit out of a model's own start-up code
+            call_soon(loop, finish, None, RuntimeError(describe(error)))
+        else:
+            call_soon(loop, finish, built, None)
+
+    threading.Thread(target=main, name="load the model", daemon=True).start()
+    return await done

@@ -1,0 +1,129 @@
+"""Video as JPEGs: a stream of them, and the newest one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request, WebSocket
+from fastapi.responses import Response, StreamingResponse
+from starlette.types import Message, Receive, Scope, Send
+
+from ...infra.mjpeg import HEADERS, format_frame_id
+from ...infra.rate_limit import TokenBucket
+from ...infra.webcodecs import BadMessageError, PacketFeed, parse_viewer_message
+from ..problems import Problem
+from ..runtime import runtime_of
+from ..security import bearer_or_query
+from ..sessions.session import DemoSession
+from ..websockets import GOING_AWAY, POLICY_VIOLATION, TOO_SLOW, admit, say_goodbye, until_first
+
+logger = logging.getLogger(__name__)
+
+router = APIRouter(tags=["video"])
+
+
+class MjpegResponse(StreamingResponse):
+    """Leaves the session when its viewer does, also in the middle of a picture.
+
+    Args:
+        patience_s: seconds after which a viewer that takes nothing has gone.
+    """
+
+    def __init__(self, parts: AsyncGenerator[bytes, None], patience_s: float = 10.0) -> None:
+        super().__init__(parts, headers=HEADERS)
+        self._parts = parts
+        self._patience_s = patience_s
+
+    async def stream_response(self, send: Send) -> None:
+        async def send_in_time(message: Message) -> None:
+            await asyncio.wait_for(send(message), self._patience_s)
+
+        try:
+            await super().stream_response(send_in_time)
+        except asyncio.TimeoutError:
+            logger.info("a viewer by MJPEG took nothing for %g s", self._patience_s)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._parts.aclose()
+
+
+def watched_session(request: Request, session_id: str) -> DemoSession:
+    """The session of the address; an ``<img>`` shows its token in the address."""
+    return runtime_of(request).session(session_id, bearer_or_query(request))
+
+
+Watched = Annotated[DemoSession, Depends(watched_session)]
+
+
+@router.get("/sessions/{session_id}/stream.mjpeg", response_class=Response)
+async def stream(session: Watched) -> Response:
+    """``multipart/x-mixed-replace``: the newest frame whenever the viewer has taken the last one."""
+    parts = session.mjpeg.parts()
+    assert isinstance(parts, AsyncGenerator)
+    return MjpegResponse(parts)
+
+
+@router.get("/sessions/{session_id}/frame.jpg", response_class=Response)
+async def frame(session: Watched) -> Response:
+    """The newest frame, its identity in ``X-Frame``; 404 before the first."""
+    picture = await session.picture()
+    if picture is None:
+        raise Problem("no-frame", "The session has shown no frame yet.")
+    headers = {"Cache-Control": "no-store", "X-Frame": format_frame_id(picture.id)}
+    return Response(picture.data, headers=headers, media_type="image/jpeg")
+
+
+_MESSAGES_PER_S, _BURST = 500.0, 100.0
+_MAX_REASON = 100  # a close frame holds 123 bytes of it
+
+
+@router.websocket("/sessions/{session_id}/video")
+async def video(
+    socket: WebSocket, session_id: str, viewer: Annotated[str | None, Query(min_length=1, max_length=64)] = None
+) -> None:
+    """Binary messages to the viewer, acknowledgements back. ``viewer`` is what it calls itself in ``presented``."""
+    session = await admit(socket, session_id)
+    if session is not None:
+        with session.feeds.open(viewer) as feed:
+            await VideoConnection(socket, session, feed).run()
+
+
+class VideoConnection:
+    """One accepted WebSocket, until either side or the session ends."""
+
+    def __init__(self, socket: WebSocket, session: DemoSession, feed: PacketFeed) -> None:
+        self._socket = socket
+        self._session = session
+        self._feed = feed
+        self._bucket = TokenBucket(_MESSAGES_PER_S, _BURST)
+        self._refusal: str | None = None
+
+    async def run(self) -> None:
+        await until_first(self._read(), self._write(), self._feed.run(), self._session.over.wait())
+        await say_goodbye(self._close())
+
+    async def _read(self) -> None:
+        while (message := await self._socket.receive())["type"] != "websocket.disconnect":
+            try:
+                self._feed.hear(parse_viewer_message(message.get("text") or ""))
+            except BadMessageError as error:
+                self._refusal = str(error)
+                return
+            if delay_s := self._bucket.take(1):
+                await asyncio.sleep(delay_s)
+
+    async def _write(self) -> None:
+        while True:
+            await self._socket.send_bytes(await self._feed.next())
+
+    async def _close(self) -> None:
+        if self._refusal is not None:
+            await self._socket.close(POLICY_VIOLATION, self._refusal[:_MAX_REASON])
+        else:
+            await self._socket.close(TOO_SLOW if self._feed.is_stuck else GOING_AWAY)

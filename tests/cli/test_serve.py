@@ -1,0 +1,99 @@
+"""``serve`` as a process: it comes up, says where, and ends when it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+
+import pytest
+
+from realtime_engine.client import RealtimeClient, UnreachableError
+
+from .support import TIMEOUT_S, Command
+
+SLOW = """
+import threading
+
+from realtime_engine.infra.controls import Controls
+from realtime_engine.infra.demo import Demo
+
+def build(options):
+    print("building", flush=True)
+    threading.Event().wait()
+
+demo = Demo("slow", "Slow", build, Controls(), lambda window: {})
+"""
+STUBBORN = SLOW.replace(
+    "    threading.Event().wait()",
+    """\
+    threading.Thread(target=threading.Event().wait, daemon=False).start()
+    print("a thread that never ends", flush=True)
+    raise SystemExit""",
+)
+
+
+def test_it_prints_where_the_page_is_and_ends_with_an_interrupt() -> None:
+    with Command("serve", "maze", "--port", "0", "--frames-per-chunk", "4") as running:
+        assert running.get("healthz") == {"status": "ok"}
+        assert running.get("api/demo")["manifest"]["frames_per_chunk"] == 4
+        assert running.interrupt() == 0
+        assert "The Maze" in running.output and "Traceback" not in running.output
+
+
+def test_it_ends_cleanly_with_sigterm() -> None:
+    with Command("serve", "maze", "--port", "0") as running:
+        running.url()
+        running.signal(signal.SIGTERM)
+        assert running.wait() == 0
+
+
+def test_the_token_is_part_of_the_address() -> None:
+    with Command("serve", "maze", "--port", "0", REALTIME_ENGINE_TOKEN="correct horse") as running:
+        running.wait_for_output(r"http://127\.0\.0\.1:\d+/\?token=correct%20horse")
+
+
+async def test_an_interrupt_ends_it_while_somebody_watches() -> None:
+    with Command("serve", "maze", "--port", "0") as running:
+        running.get("healthz")
+        async with RealtimeClient.connect(running.url(), transport="mjpeg") as client:
+            await client.next_frame(TIMEOUT_S)
+            assert await asyncio.to_thread(running.interrupt) == 0
+        assert "Traceback" not in running.output
+
+
+async def test_a_server_that_is_killed_cannot_be_reached() -> None:
+    with Command("serve", "maze", "--port", "0") as running:
+        running.get("healthz")
+        async with RealtimeClient.connect(running.url(), transport="mjpeg") as client:
+            await client.next_frame(TIMEOUT_S)
+            running.signal(signal.SIGKILL)
+            with pytest.raises(UnreachableError):
+                while True:
+                    await client.next_frame(TIMEOUT_S)
+
+
+def test_an_interrupt_ends_it_while_the_model_loads(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW)
+    with Command("serve", "slow.py:demo", "--port", "0", cwd=tmp_path) as running:
+        running.url()
+        running.wait_for_output("building")
+        assert running.interrupt() == 0
+
+
+def test_what_never_ends_by_itself_is_ended_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "stubborn.py").write_text(STUBBORN)
+    with Command("serve", "stubborn.py:demo", "--port", "0", "--shutdown-timeout", "0.1", cwd=tmp_path) as running:
+        running.url()
+        running.wait_for_output("never ends")
+        assert running.interrupt() == 130
+
+
+def test_a_second_interrupt_ends_it_at_once(tmp_path: Path) -> None:
+    (tmp_path / "stubborn.py").write_text(STUBBORN)
+    with Command("serve", "stubborn.py:demo", "--port", "0", "--shutdown-timeout", "1000", cwd=tmp_path) as running:
+        running.url()
+        running.wait_for_output("never ends")
+        running.signal(signal.SIGINT)
+        running.wait_for_output("once more to end at once")
+        assert running.interrupt() == 130

@@ -1,0 +1,165 @@
+"""The actors of a pipeline: made, found dead, replaced, closed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from realtime_engine.core.streaming import supervisor as stage_actors
+from realtime_engine.core.streaming.actors import LocalStageActor
+from realtime_engine.core.streaming.errors import StreamingActorFailedError
+from realtime_engine.core.streaming.graph import PipelineGraph
+from realtime_engine.core.streaming.supervisor import StageActors
+from realtime_engine.core.streaming.types import StreamingActorState
+from realtime_engine.core.streaming.work import ActorLane
+
+from .manual_actors import ManualActor
+from .pipelines import chain
+
+GRAPH = PipelineGraph(chain())
+
+
+def none_replaced(index: int, lane: ActorLane, error: BaseException) -> None:
+    raise AssertionError
+
+
+def test_factories_that_fail_close_what_was_made() -> None:
+    made, given = ManualActor({}), ManualActor({})
+
+    def broken() -> ManualActor:
+        raise OSError("no device")
+
+    with pytest.raises(OSError, match="no device"):
+        StageActors(GRAPH, {"encode": lambda: made, "denoise": given, "decode": broken})
+    assert made.state is StreamingActorState.CLOSED and given.state is StreamingActorState.RUNNING
+
+
+def test_only_dead_actors_are_replaced() -> None:
+    made: list[ManualActor] = []
+
+    def factory() -> ManualActor:
+        made.append(ManualActor({}))
+        return made[-1]
+
+    actors = StageActors(GRAPH, dict.fromkeys(GRAPH.index, factory))
+    assert actors.restartable == [True] * 3
+    actors.revive(none_replaced)
+    made[1].die()
+    replaced: list[tuple[int, ActorLane, str]] = []
+    actors.revive(lambda index, lane, error: replaced.append((index, lane, str(error))))
+    ((index, lane, reason),) = replaced
+    assert index == 1 and lane is actors.lanes[1] and lane.actor is made[3]
+    assert reason == "the actor of stage 'denoise' is failed: a test said so"
+
+
+def test_a_factory_that_fails_later_is_the_reason() -> None:
+    first = ManualActor({})
+    answers: list[ManualActor] = [first]
+    actors = StageActors(
+        GRAPH, {"encode": lambda: answers.pop(), "denoise": ManualActor({}), "decode": ManualActor({})}
+    )
+    first.die()
+    with pytest.raises(StreamingActorFailedError, match="a new one failed: IndexError: pop from empty list"):
+        actors.revive(none_replaced)
+
+
+def test_closing_is_bounded_and_survives_errors() -> None:
+    gate = threading.Event()
+
+    class Stuck(ManualActor):
+        def close(self) -> None:
+            gate.wait(10)
+
+    class Broken(ManualActor):
+        def close(self) -> None:
+            raise OSError("gone")
+
+    actors = StageActors(GRAPH, {"encode": Stuck({}), "denoise": Broken({}), "decode": ManualActor({})})
+    assert actors.close(lambda: 0.01) == ["encode"]
+    gate.set()
+    assert actors.lanes[2].actor.health().state is StreamingActorState.CLOSED
+
+
+def dead_encode(factory: Callable[[], Any]) -> StageActors:
+    """A stage whose actor is dead, and which ``factory`` is to make again."""
+    first = ManualActor({})
+    answers = [lambda: first]
+    actors = StageActors(
+        GRAPH,
+        {
+            "encode": lambda: (answers.pop() if answers else factory)(),
+            "denoise": ManualActor({}),
+            "decode": ManualActor({}),
+        },
+    )
+    first.die()
+    return actors
+
+
+def test_who_finds_a_new_actor_alive_may_rely_on_it() -> None:
+    """Else a session could begin between the two with the dead one."""
+    actors = dead_encode(lambda: ManualActor({}))
+    seen: list[StreamingActorState] = []
+    actors.revive(lambda *_: seen.append(actors.health()["encode"].state))
+    assert seen == [StreamingActorState.FAILED]
+    assert actors.health()["encode"].state is StreamingActorState.RUNNING
+
+
+def test_an_actor_that_comes_after_the_close_is_closed() -> None:
+    made = ManualActor({})
+
+    def late() -> ManualActor:
+        actors.close(lambda: 5.0)
+        return made
+
+    actors = dead_encode(late)
+    with pytest.raises(StreamingActorFailedError, match="the pipeline was closed"):
+        actors.revive(lambda *_: None)
+    assert made.state is StreamingActorState.CLOSED
+
+
+@pytest.mark.parametrize("made", [None, 3, "actor"])
+def test_a_factory_makes_actors(made: object) -> None:
+    with pytest.raises(TypeError, match="must return an actor"):
+        StageActors(GRAPH, dict.fromkeys(GRAPH.index, lambda: made))
+    with pytest.raises(StreamingActorFailedError, match="must return an actor"):
+        dead_encode(lambda: made).revive(none_replaced)
+
+
+def test_a_factory_that_wants_to_exit_does_not() -> None:
+    def leave() -> None:
+        raise SystemExit(3)
+
+    with pytest.raises(StreamingActorFailedError, match="SystemExit: 3"):
+        dead_encode(leave).revive(none_replaced)
+
+
+def test_a_class_is_a_factory() -> None:
+    class Ready(ManualActor):
+        def __init__(self) -> None:
+            super().__init__({})
+
+    actors = StageActors(GRAPH, dict.fromkeys(GRAPH.index, Ready))
+    assert len({lane.actor for lane in actors.lanes}) == 3
+
+
+@pytest.mark.parametrize("actors", [None, 3, ["encode", "denoise", "decode"]])
+def test_actors_are_a_mapping(actors: Any) -> None:
+    with pytest.raises(ValueError, match="actors must be a mapping"):
+        StageActors(GRAPH, actors)
+
+
+def test_who_ends_at_once_is_not_late_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage_actors, "_GRACE_S", 0.5)  # as a loaded machine needs
+    gate = threading.Event()
+
+    class Stuck(ManualActor):
+        def close(self) -> None:
+            gate.wait()
+
+    made = {name: Stuck({}) if name == "encode" else LocalStageActor(lambda _: {}) for name in GRAPH.index}
+    assert StageActors(GRAPH, made).close(lambda: 0.0) == ["encode"]
+    gate.set()

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import pytest
+
+from realtime_engine.core.rows import EncodeSkipBudget
+
+
+def chunks_of(ticks: int, encode_steps: int) -> int:
+    """A row whose value changes with every tick and whose encode takes ``encode_steps`` ticks."""
+    budget, chunks, left = EncodeSkipBudget(), 0, 0
+    for _ in range(ticks):
+        if left == 0 and budget.allows:
+            left = encode_steps
+        if left:
+            left -= 1
+            budget.sat_out()
+        else:
+            chunks += 1
+            budget.produced()
+    return chunks
+
+
+@pytest.mark.parametrize("encode_steps", [1, 2, 5, 12])
+def test_a_value_that_never_rests_leaves_80_percent_of_the_chunks(encode_steps):
+    assert chunks_of(1000, encode_steps) >= 800
+
+
+@pytest.mark.parametrize("encode_steps", [1, 2, 5, 12])
+def test_the_newest_value_still_gets_its_turn(encode_steps):
+    assert 1000 - chunks_of(1000, encode_steps) >= 100, "a value that never rests must be encoded now and then"
+
+
+def test_two_changes_in_a_row_are_encoded_at_once_and_a_third_waits():
+    budget = EncodeSkipBudget()
+    for _ in range(2):
+        assert budget.allows
+        budget.sat_out()
+    assert not budget.allows
+
+
+def test_a_row_that_runs_earns_it_back():
+    budget = EncodeSkipBudget()
+    budget.sat_out()
+    budget.sat_out()
+    for _ in range(5):
+        assert not budget.allows
+        budget.produced()
+    assert budget.allows
+
+
+def test_a_long_rest_saves_no_more_than_two():
+    budget = EncodeSkipBudget()
+    for _ in range(10_000):
+        budget.produced()
+    budget.sat_out()
+    budget.sat_out()
+    assert not budget.allows

@@ -1,0 +1,199 @@
+"""What goes over the wire to a viewer, on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from aiortc import RTCPeerConnection
+from aiortc.rtp import (
+    RTCP_PSFB_APP,
+    RTCP_PSFB_FIR,
+    RtcpPsfbPacket,
+    RtcpReceiverInfo,
+    RtcpRrPacket,
+    RtcpSenderInfo,
+    RtcpSrPacket,
+    is_rtcp,
+    pack_remb_fci,
+)
+
+from realtime_engine.infra.encoding import Codec
+from realtime_engine.infra.webrtc import Loss, SharedVideo, StreamStats, Tier, ViewerPeer, WebRtcReceiver
+from realtime_engine.infra.webrtc.sender import Sending
+from realtime_engine.testing import ManualClock
+
+from .support import FakeSource, Player, frame, shared, until
+
+
+class Wire:
+    """One viewer, and the datagrams from the server to it.
+
+    Attributes:
+        sizes: of the RTP datagrams that were sent.
+        again: when datagrams were sent again (RFC 4588), by the event loop's clock.
+        drops: called for each of them; true loses it.
+    """
+
+    def __init__(self, video: SharedVideo, codec: Codec) -> None:
+        self.sizes: list[int] = []
+        self.again: list[float] = []
+        self.drops: Callable[[], bool] = lambda: False
+        self.receiver = WebRtcReceiver(codecs=[codec])
+        self.video = video
+        self.codec = codec
+        self.peer: ViewerPeer
+
+    async def connect(self) -> None:
+        self.peer = await ViewerPeer.accept(
+            await self.receiver.offer(), source=self.video, on_controls=lambda text: [text]
+        )
+        ice: Any = self.peer._sender.transport.transport
+        send = ice._send
+
+        async def send_or_lose(data: bytes) -> None:
+            if 127 < data[0] < 192 and not is_rtcp(data):
+                self.sizes.append(len(data))
+                if data[8:12] == self.peer._sender._rtx_ssrc.to_bytes(4, "big"):
+                    self.again.append(asyncio.get_running_loop().time())
+                if self.drops():
+                    return
+            await send(data)
+
+        ice._send = send_or_lose
+        await self.receiver.accept(self.peer.answer)
+
+    async def close(self) -> None:
+        await self.receiver.close()
+        await self.peer.close()
+
+    @property
+    def stats(self) -> StreamStats:
+        return self.video.stats[self.codec, Tier.FULL]
+
+
+@pytest.fixture
+async def source() -> FakeSource:
+    return FakeSource()
+
+
+@pytest.fixture(params=list(Codec))
+async def wire(source: FakeSource, request: pytest.FixtureRequest) -> AsyncIterator[Wire]:
+    wire = Wire(shared(source), request.param)
+    await wire.connect()
+    yield wire
+    await wire.close()
+
+
+async def test_no_datagram_is_larger_than_1200_bytes(source: FakeSource, wire: Wire) -> None:
+    random = np.random.default_rng(0)
+    for number in range(4):
+        source.show(frame(number, random.integers(0, 256, (360, 640, 3), dtype=np.uint8)))
+        if number == 2:
+            wire.drops = iter([True, True, *[False] * 10_000]).__next__
+        await asyncio.sleep(0.1)
+        source.show(frame(number))
+        await asyncio.sleep(0.03)
+    await wire.receiver.next_frame()
+    assert len(wire.sizes) > 50 and 1100 < max(wire.sizes) <= 1200
+
+
+async def test_after_a_blackout_comes_a_keyframe_and_nothing_of_what_has_passed(source: FakeSource, wire: Wire) -> None:
+    async with Player(source):
+        await wire.receiver.next_frame()
+        now = asyncio.get_running_loop().time
+        dark_ends = now() + 0.8
+        wire.drops = lambda: now() < dark_ends
+        await until(lambda: wire.stats.keyframes == 2, pause_s=0.01)
+        newest = source.newest.id.seq  # type: ignore[union-attr]
+        while (info := (await wire.receiver.next_frame()).info) is None or info.seq < newest:
+            pass
+    assert now() > dark_ends
+    assert wire.stats.losses == {Loss.UNSERVED: 1}
+    assert [at for at in wire.again if at > dark_ends] == []
+
+
+async def test_a_lost_packet_is_sent_again_and_nothing_else_happens(source: FakeSource, wire: Wire) -> None:
+    async with Player(source):
+        await wire.receiver.channel_open()
+        await wire.receiver.next_frame()
+        wire.drops = iter([False, True, *[False] * 10_000]).__next__
+        for _ in range(15):
+            await wire.receiver.next_frame()
+    assert len(wire.again) == 1
+    assert wire.stats.keyframes == 1 and not wire.stats.losses
+
+
+async def test_an_intra_request_without_an_address_brings_a_keyframe(source: FakeSource, wire: Wire) -> None:
+    async with Player(source):
+        await wire.receiver.next_frame()
+        sender = wire.peer._sender
+        fci = sender._ssrc.to_bytes(4, "big") + bytes(4)
+        request = RtcpPsfbPacket(fmt=RTCP_PSFB_FIR, ssrc=1, media_ssrc=0, fci=fci)
+        await sender.transport._handle_rtcp_data(bytes(request))
+        while wire.stats.keyframes < 2:
+            await wire.receiver.next_frame()
+    assert wire.stats.losses[Loss.REPORTED] == 1
+
+
+@pytest.mark.parametrize("wire", [Codec.VP8], indirect=True)
+async def test_a_receivers_reports_reach_the_tiers(source: FakeSource, wire: Wire) -> None:
+    async with Player(source):
+        await wire.receiver.next_frame()
+        viewer: Any = wire.peer._track._viewer
+        heard: list[float] = []
+        viewer.report_rate = viewer.report_missing = heard.append
+        sender = wire.peer._sender
+        estimate = RtcpPsfbPacket(RTCP_PSFB_APP, ssrc=1, media_ssrc=0, fci=pack_remb_fci(800_000, [sender._ssrc]))
+        report = RtcpRrPacket(ssrc=1, reports=[RtcpReceiverInfo(sender._ssrc, 128, 0, 0, 0, 0, 0)])
+        await sender.transport._handle_rtcp_data(bytes(estimate) + bytes(report))
+    assert heard == [800_000, 0.5]
+
+
+class Heard:
+    """Stands in for a viewer, and notes the round trips that it is told."""
+
+    waits = False
+
+    def __init__(self) -> None:
+        self.round_trips: list[float] = []
+
+    def report_missing(self, share: float) -> None:
+        assert share == 0
+
+    def report_round_trip(self, seconds: float) -> None:
+        self.round_trips.append(seconds)
+
+
+async def test_round_trips_are_measured_whatever_the_wall_clock_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer to an older report of the same name, which comes while nothing is sent, is none."""
+    clock, heard = ManualClock(), Heard()
+    connection = RTCPeerConnection()
+    sender = connection.addTransceiver("video").sender
+
+    async def send(packet: bytes) -> None:
+        assert is_rtcp(packet)
+
+    monkeypatch.setattr(sender.transport, "_send_rtp", send)
+    Sending(sender, clock).begin(heard)  # type: ignore[arg-type]
+
+    async def report(after_s: float) -> None:
+        clock.advance(after_s)
+        sender._RTCRtpSender__lsr, sender._RTCRtpSender__lsr_time = 77, 0.0  # a wall clock of long ago
+        await sender.transport._send_rtp(bytes(RtcpSrPacket(sender._ssrc, RtcpSenderInfo(0, 0, 0, 0))))
+
+    async def answer(after_s: float, held_s: float) -> None:
+        clock.advance(after_s)
+        info = RtcpReceiverInfo(sender._ssrc, 0, 0, 0, 0, lsr=77, dlsr=round(held_s * 65536))
+        await sender._handle_rtcp_packet(RtcpRrPacket(ssrc=1, reports=[info]))
+
+    await answer(0.1, 0.05)
+    await report(0)
+    await answer(0.3, 0.1)
+    await report(0.5)
+    await answer(0.1, 0.7)
+    await connection.close()
+    assert heard.round_trips == [pytest.approx(0.2, abs=1e-3)]

@@ -1,0 +1,399 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any, cast
+
+import av
+import httpx
+import numpy as np
+import pytest
+from fastapi import WebSocket
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from realtime_engine.core.clock import MONOTONIC
+from realtime_engine.infra.mjpeg import parse_frame_id
+from realtime_engine.infra.webcodecs import VideoPacket, parse_packet
+from realtime_engine.server.routes.media import MjpegResponse, VideoConnection
+
+from ..support import HELD, Place, Served, colour, frame_where, in_process, jpeg_colour, message, over_http, until
+
+
+class Parts:
+    """Reads pictures out of a multipart body."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self.response = response
+        self._bytes = response.aiter_raw()
+        self._buffer = b""
+
+    async def next(self) -> tuple[dict[str, str], bytes]:
+        while (end := self._buffer.find(b"\r\n\r\n")) < 0:
+            self._buffer += await anext(self._bytes)
+        head = self._buffer[:end].decode().removeprefix("--frame\r\n")
+        headers = dict(line.split(": ", 1) for line in head.split("\r\n"))
+        start, length = end + 4, int(headers["Content-Length"])
+        while len(self._buffer) < start + length + len(b"\r\n--frame\r\n"):
+            self._buffer += await anext(self._bytes)
+        picture = self._buffer[start : start + length]
+        self._buffer = self._buffer[start + length + len(b"\r\n--frame\r\n") :]
+        return headers, picture
+
+    async def ended(self) -> None:
+        async for _ in self._bytes:
+            pass
+
+
+@asynccontextmanager
+async def watching(place: Place) -> AsyncIterator[Parts]:
+    async with place.client.stream("GET", place.url("mjpeg")) as response:
+        assert response.status_code == 200, await response.aread()
+        yield Parts(response)
+
+
+async def test_a_stream_brings_pictures_that_tell_where_they_come_from() -> None:
+    async with over_http() as served:
+        place = await served.take(seed=90)
+        async with watching(place) as parts:
+            assert parts.response.headers["content-type"] == "multipart/x-mixed-replace;boundary=frame"
+            assert parts.response.headers["x-accel-buffering"] == "no"
+            headers, picture = await parts.next()
+            identity = parse_frame_id(headers["X-Frame"])
+            assert (identity.session_id, identity.epoch, identity.action_id) == (place.id, 1, None)
+            assert abs(jpeg_colour(picture)[2] - 90) < 6
+            await place.send(5, keys=["KeyW"])
+            while abs(jpeg_colour(picture)[1] - HELD) > 10:
+                headers, picture = await parts.next()
+            assert parse_frame_id(headers["X-Frame"]).action_id == "5"
+
+
+async def test_no_picture_of_before_a_reset_follows_its_answer() -> None:
+    async with over_http() as served:
+        place = await served.take()
+        async with watching(place) as parts:
+            await parts.next()
+            assert (await place.request("POST", "reset", json={})).status_code == 200
+            session = served.session(place)
+            assert session.jpegs.latest is None or session.jpegs.latest.id.epoch == 2
+            while parse_frame_id((await parts.next())[0]["X-Frame"]).epoch != 2:
+                pass
+
+
+async def test_a_stream_ends_with_its_session() -> None:
+    async with over_http() as served:
+        place = await served.take()
+        async with watching(place) as parts:
+            await parts.next()
+            await place.request("DELETE", "self")
+            await parts.ended()
+
+
+async def test_a_stream_ends_with_the_server() -> None:
+    async with over_http() as served:
+        async with watching(await served.take()) as parts:
+            await parts.next()
+            assert served.server is not None
+            served.server.should_exit = True
+            await parts.ended()
+
+
+async def test_a_viewer_that_takes_nothing_is_given_up() -> None:
+    left = asyncio.Event()
+
+    async def parts() -> AsyncGenerator[bytes, None]:
+        try:
+            while True:
+                yield b"part"
+        finally:
+            left.set()
+
+    async def never(message: Any = None) -> Any:
+        if message is None or message["type"] == "http.response.body":
+            await asyncio.Event().wait()
+
+    response = MjpegResponse(parts(), patience_s=0.05)
+    scope = {"type": "http", "asgi": {"spec_version": "2.3"}}
+    await asyncio.wait_for(response(scope, never, never), 10)
+    assert left.is_set()
+
+
+async def test_viewers_that_come_and_go_leave_nothing_behind() -> None:
+    async with over_http() as served:
+        place = await served.take()
+        session = served.session(place)
+        async with watching(place) as parts:
+            await parts.next()
+        await _nobody_is_left(served, place)
+        before = len(asyncio.all_tasks())
+        for cycle in range(100):
+            async with watching(place) as parts:
+                if cycle % 2:
+                    await parts.next()
+        await _nobody_is_left(served, place)
+        await until(lambda: len(asyncio.all_tasks()) <= before)
+        assert session.publisher.statistics().viewers == 0
+
+
+async def _nobody_is_left(served: Served, place: Place) -> None:
+    session = served.session(place)
+    await until(lambda: session.watching == 0 and session.publisher.viewers == 0)
+
+
+async def test_the_newest_frame_is_encoded_once() -> None:
+    async with in_process(viewer_grace_s=60) as served:
+        place = await served.take(seed=150)
+        none_yet = await place.request("GET", "frame")
+        session = served.session(place)
+        await frame_where(session, lambda colour: True)
+        await place.request("PATCH", "self", json={"active": False})
+        first = await place.request("GET", "frame")
+        second = await place.request("GET", "frame")
+        assert none_yet.status_code in (200, 404)
+        assert first.headers["content-type"] == "image/jpeg"
+        assert parse_frame_id(first.headers["x-frame"]).session_id == place.id
+        assert abs(jpeg_colour(first.content)[2] - 150) < 6
+        assert first.content == second.content
+        assert await session.picture() is await session.picture()
+
+
+async def test_a_picture_whose_epoch_ends_during_its_encode_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with in_process(viewer_grace_s=60) as served:
+        place = await served.take()
+        session = served.session(place)
+        await frame_where(session, lambda colour: True)
+        await place.request("PATCH", "self", json={"active": False})
+
+        def encode(pixels: np.ndarray) -> bytes:
+            session.publisher.begin_epoch(session.epoch + 1)
+            return b"old"
+
+        monkeypatch.setattr(session, "_jpeg", SimpleNamespace(encode=encode))
+        assert await session.picture() is None
+
+
+async def test_before_the_first_frame_there_is_none() -> None:
+    async with in_process() as served:
+        place = await served.take()
+        session = served.session(place)
+        await place.request("PATCH", "self", json={"active": False})
+        await place.request("POST", "reset", json={})
+        assert session.publisher.latest is None
+        missing = await place.request("GET", "frame")
+        assert (missing.status_code, missing.json()["type"].rpartition(":")[2]) == (404, "no-frame")
+
+
+class Watcher:
+    """Acknowledges and decodes what comes over one connection."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self.socket = socket
+        self._decoder = av.CodecContext.create("h264", "r")
+        self._decoder.thread_count = 1
+
+    async def next(self) -> VideoPacket:
+        message = await self.socket.recv()
+        assert isinstance(message, bytes)
+        packet = parse_packet(message)
+        await self.say(type="ack", number=packet.number)
+        return packet
+
+    async def say(self, **given: Any) -> None:
+        await self.socket.send(json.dumps({"v": 1, **given}))
+
+    def decode(self, packet: VideoPacket) -> np.ndarray:
+        (frame,) = self._decoder.decode(av.Packet(packet.data))
+        return frame.to_ndarray(format="rgb24")
+
+
+@asynccontextmanager
+async def video_watching(place: Place, **given: Any) -> AsyncIterator[Watcher]:
+    async with connect(place.url("video", "ws"), **given) as socket:
+        yield Watcher(socket)
+
+
+async def test_it_brings_pictures_that_tell_where_they_come_from() -> None:
+    async with over_http() as served:
+        place = await served.take(seed=90)
+        async with video_watching(place) as watcher:
+            packet = await watcher.next()
+            assert (packet.number, packet.keyframe, packet.epoch, packet.action_seq) == (0, True, 1, None)
+            assert abs(colour(watcher.decode(packet))[2] - 90) < 12
+            await place.send(5, keys=["KeyW"])
+            numbers, times = [0], [packet.timestamp_us]
+            while abs(colour(watcher.decode(packet))[1] - HELD) > 12:
+                packet = await watcher.next()
+                numbers.append(packet.number)
+                times.append(packet.timestamp_us)
+            assert packet.action_seq == 5
+            assert numbers == list(range(len(numbers))) and times == sorted(set(times))
+
+
+async def test_a_later_viewer_begins_with_a_keyframe_of_the_same_encode() -> None:
+    async with over_http() as served:
+        place = await served.take()
+        session = served.session(place)
+        async with video_watching(place) as one, video_watching(place) as other:
+            first, second = await one.next(), await other.next()
+            assert first.keyframe and second.keyframe
+            assert colour(other.decode(second))[2] < 20
+            for _ in range(8):
+                while second.seq <= first.seq:
+                    second = await other.next()
+                while first.seq < second.seq:
+                    first = await one.next()
+                assert first.seq > second.seq or first.data == second.data
+            assert session.video_watching == session.feeds.connected == 2
+            metrics = (await served.client.get("/metrics")).text
+            assert 'realtime_engine_viewers{transport="webcodecs"} 2.0' in metrics
+        await until(lambda: session.video_watching == 0)
+
+
+async def test_a_viewer_that_cannot_decode_on_gets_a_keyframe() -> None:
+    async with over_http() as served:
+        place = await served.take()
+        async with video_watching(place) as watcher:
+            await watcher.next()
+            assert not (await watcher.next()).keyframe
+            await watcher.say(type="keyframe")
+            while not (await watcher.next()).keyframe:
+                pass
+
+
+async def test_after_a_reset_it_goes_on_in_the_new_epoch() -> None:
+    async with over_http() as served:
+        place = await served.take(seed=90)
+        async with video_watching(place) as watcher:
+            watcher.decode(packet := await watcher.next())
+            await place.request("POST", "reset", json={"context": {"seed": 10}})
+            while packet.epoch == 1:  # what was on its way
+                pixels = watcher.decode(packet := await watcher.next())
+            assert abs(colour(pixels)[2] - 10) < 12
+            assert [(await watcher.next()).epoch for _ in range(5)] == [2] * 5
+
+
+async def test_it_ends_with_its_session() -> None:
+    async with over_http() as served:
+        place = await served.take()
+        async with video_watching(place) as watcher:
+            await watcher.next()
+            await place.request("DELETE", "self")
+            with pytest.raises(ConnectionClosed) as closed:
+                while True:
+                    await watcher.next()
+            assert closed.value.rcvd is not None and closed.value.rcvd.code == 1001
+
+
+async def test_who_says_something_else_is_told_and_cut_off() -> None:
+    async with over_http() as served:
+        place = await served.take()
+        for text in ("{", b"\1", '{"v": 1, "type": "controls"}'):
+            async with video_watching(place) as watcher:
+                await watcher.socket.send(text)
+                with pytest.raises(ConnectionClosed) as closed:
+                    while True:
+                        await watcher.socket.recv()
+                assert closed.value.rcvd is not None and closed.value.rcvd.code == 1008
+        await until(lambda: served.session(place).video_watching == 0)
+
+
+async def test_strangers_are_turned_away() -> None:
+    async with over_http() as served:
+        place = await served.take()
+        url = place.url("video", "ws")
+        for address, headers, status in (
+            (url + "x", {}, 401),
+            (url.partition("?")[0], {}, 401),
+            (url.replace(place.id, "nobody"), {}, 404),
+            (url, {"Origin": "https://evil.example"}, 403),
+        ):
+            with pytest.raises(InvalidStatus) as refused:
+                async with connect(address, additional_headers=headers):
+                    pass
+            assert refused.value.response.status_code == status
+        assert served.session(place).video_watching == 0
+
+
+async def test_a_slow_reader_holds_up_nobody_and_goes_on_with_a_keyframe() -> None:
+    async with over_http() as served:
+        place = await served.take()
+        async with video_watching(place) as slow, video_watching(place) as quick:
+            await slow.next()
+            joined = await quick.next()
+            while (first := await slow.next()).seq < joined.seq:
+                pass
+            seqs = [(await quick.next()).seq for _ in range(60)]
+            assert seqs == sorted(set(seqs)) and seqs[-1] < seqs[0] + 90, "the other goes on"
+            sent = [await slow.next()]
+            while not sent[-1].keyframe:
+                sent.append(await slow.next())
+            assert [packet.number for packet in sent] == list(range(first.number + 1, sent[-1].number + 1))
+            assert len(sent) < 30, "only so much was sent ahead"
+            assert sent[-1].seq >= seqs[-1], "and nothing old after it"
+            assert colour(slow.decode(sent[-1]))[2] < 20
+
+
+class Stuck:
+    """A WebSocket whose client says nothing and takes nothing."""
+
+    def __init__(self) -> None:
+        self.code: int | None = None
+        self.sends = 0
+
+    async def receive(self) -> dict[str, Any]:
+        return await asyncio.get_running_loop().create_future()
+
+    async def send_bytes(self, data: bytes) -> None:
+        self.sends += 1
+        await asyncio.get_running_loop().create_future()
+
+    async def close(self, code: int) -> None:
+        self.code = code
+
+
+async def test_a_client_that_takes_nothing_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("realtime_engine.infra.webcodecs.feed._TIMEOUT_NS", 50_000_000)
+    async with in_process() as served:
+        session = served.session(await served.take())
+        socket = Stuck()
+        with session.feeds.open() as feed:
+            await VideoConnection(cast(WebSocket, socket), session, feed).run()
+        assert (socket.code, socket.sends) == (1013, 1)
+        assert session.video_watching == 0
+
+
+async def test_video_viewers_that_come_and_go_leave_nothing_behind() -> None:
+    async with over_http() as served:
+        place = await served.take()
+        session = served.session(place)
+        async with video_watching(place) as watcher:
+            await watcher.next()
+        await until(lambda: session.video_watching == 0)
+        before = len(asyncio.all_tasks())
+        for cycle in range(30):
+            async with video_watching(place) as watcher:
+                if cycle % 3:
+                    await watcher.next()
+                if cycle % 2:
+                    watcher.socket.transport.abort()
+        await until(lambda: session.video_watching == 0)
+        await until(lambda: len(asyncio.all_tasks()) <= before)
+        assert sum(stats.viewers for _, stats in session.tiers()) == 0
+
+
+async def test_frames_that_a_named_viewer_tells_of_are_joined() -> None:
+    async with over_http() as served:
+        place = await served.take()
+        session = served.session(place)
+        async with connect(place.url("video", "ws") + "&viewer=desk") as socket:
+            packet = await Watcher(socket).next()
+            now_ms = MONOTONIC.now_ns() / 1e6
+            frame = {"epoch": packet.epoch, "seq": packet.seq, "index": packet.index, "presented": now_ms}
+            clock = {"offset": 0.0, "uncertainty": 1.0}
+            session.receive_text(message("presented", seq=1, viewer="desk", clock=clock, frames=[frame]))
+            assert session.joiner.transport_of("desk") == "webcodecs"
+            assert [record.is_presented for record in session.joiner.records(0)][:1] == [True]
+        await until(lambda: session.joiner.transport_of("desk") is None)

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from realtime_engine import Attached, Chunk, Detached, EngineManifest, Failed, Outbox, ResetDone, SessionEvent
+from realtime_engine.infra.demo import FrameFormat
+from realtime_engine.infra.publisher import FramePublisher
+from realtime_engine.server.sessions.pump import Pump
+
+
+class Bench:
+    """A pump between an outbox and a publisher."""
+
+    def __init__(self, layout: str, value_range: str, pool: ThreadPoolExecutor) -> None:
+        self.outbox = Outbox()
+        self.publisher = FramePublisher()
+        self.viewer = self.publisher.subscribe()
+        self.events: list[SessionEvent] = []
+        self.credits: list[bool] = []
+        self.pump = Pump(
+            self.outbox.session("s"),
+            EngineManifest(1, rate_hz=1000.0),
+            FrameFormat(layout, value_range),  # type: ignore[arg-type]
+            self.publisher,
+            budget_ms=100,
+            on_event=self._hear,
+            on_credit=self.credits.append,
+            pool=pool,
+        )
+
+    def _hear(self, event: SessionEvent) -> bool:
+        self.events.append(event)
+        return not isinstance(event, Detached)
+
+    def chunk(self, seq: int, output: Any, epoch: int = 1, action: int | None = None) -> None:
+        self.outbox.put_nowait(Chunk("s", output, seq=seq, epoch=epoch, action_id=action))
+
+
+@asynccontextmanager
+async def bench(layout: str = "thwc", value_range: str = "uint8") -> AsyncIterator[Bench]:
+    with ThreadPoolExecutor(1) as pool:
+        one = Bench(layout, value_range, pool)
+        running = asyncio.create_task(one.pump.run())
+        yield one
+        one.outbox.put_nowait(Detached("s", epoch=1))
+        await running
+
+
+def pixels(value: int, frames: int = 1) -> np.ndarray:
+    return np.full((frames, 4, 4, 3), value, np.uint8)
+
+
+async def test_frames_carry_the_identity_of_their_chunk() -> None:
+    async with bench() as one:
+        one.chunk(7, pixels(9), action=3)
+        frame = await one.viewer.next()
+    assert frame.id[:5] == ("s", 1, 7, 0, 3)
+    assert frame.pixels.max() == 9
+
+
+async def test_what_costs_something_is_converted_on_a_thread() -> None:
+    async with bench("tchw", "zero_one") as one:
+        one.chunk(0, np.ones((1, 3, 4, 4), np.float32))
+        assert (await one.viewer.next()).pixels.min() == 255
+
+
+async def test_no_frame_of_before_a_reset_is_shown_after_it() -> None:
+    async with bench() as one:
+        one.outbox.put_many([Attached("s", epoch=1), Chunk("s", pixels(1, 50), seq=0, epoch=1)])
+        await one.viewer.next()
+        one.outbox.put_many([ResetDone("s", epoch=2), Chunk("s", pixels(2), seq=1, epoch=2)])
+        while (frame := await one.viewer.next()).id.epoch < 2:
+            pass
+        assert frame.pixels.max() == 2 and one.publisher.epoch == 2
+        assert one.pump.statistics().discarded > 0
+    assert [type(event) for event in one.events] == [Attached, ResetDone, Detached]
+
+
+async def test_an_output_that_is_no_picture_is_told_once_and_ends_nothing() -> None:
+    async with bench() as one:
+        for seq in range(3):
+            one.chunk(seq, "no picture")
+        one.chunk(3, pixels(5))
+        assert (await one.viewer.next()).id.seq == 3
+    failures = [event for event in one.events if isinstance(event, Failed)]
+    assert len(failures) == 1 and "does not fit" in failures[0].error and not failures[0].fatal
+
+
+async def test_an_engine_that_runs_ahead_is_held_until_playback_wants_more() -> None:
+    async with bench() as one:
+        for seq in range(300):  # 300 ms of media at once
+            one.chunk(seq, pixels(seq % 256))
+        while True not in one.credits:
+            await one.viewer.next()
+    assert one.credits[:1] == [False]
+
+
+@pytest.mark.parametrize("close", [True, False])
+async def test_it_ends_with_the_session_or_with_the_engine(close: bool) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        one = Bench("thwc", "uint8", pool)
+        running = asyncio.create_task(one.pump.run())
+        one.outbox.close() if close else one.outbox.put_nowait(Detached("s"))
+        await running
+        with one.outbox.session("s"):  # the claim was given back
+            pass

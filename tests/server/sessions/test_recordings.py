@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from realtime_engine.core.clock import MONOTONIC
+from realtime_engine.infra.recording import RecordingRuns, RecordingStore
+from realtime_engine.infra.webrtc import SharedVideo
+from realtime_engine.server.sessions.engine_requests import SessionOver
+from realtime_engine.server.sessions.recordings import Recordings
+
+from ...infra.webrtc.support import FakeSource
+from ..support import until
+
+
+class Scene:
+    """A session whose owner attends to it, or not."""
+
+    def __init__(self, folder: Path, pool: ThreadPoolExecutor) -> None:
+        self.attended = True
+        self.looks = 0
+        self.video = SharedVideo(FakeSource(), executor=pool)
+        self.recordings = Recordings(
+            RecordingStore(folder, most_bytes=10**9, most_total_bytes=10**9),
+            "session",
+            self.video,
+            pool,
+            attended_ns=self._attended_ns,
+            patience_s=0.04,
+        )
+
+    def _attended_ns(self) -> int:
+        self.looks += 1
+        return MONOTONIC.now_ns() if self.attended else 0
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+    with ThreadPoolExecutor(1) as pool:
+        made = Scene(tmp_path, pool)
+        yield made
+        await made.recordings.close()
+        await made.video.close()
+
+
+async def test_a_recording_runs_for_as_long_as_somebody_attends(scene: Scene) -> None:
+    await scene.recordings.start()
+    await until(lambda: scene.looks >= 8)
+    assert scene.recordings.is_running
+    scene.attended = False
+    await until(lambda: not scene.recordings.is_running)
+    assert scene.recordings.describe()["reason"] == "unattended"
+
+
+async def test_the_next_can_begin_when_one_has_ended_by_itself(scene: Scene) -> None:
+    await scene.recordings.start()
+    with pytest.raises(RecordingRuns):
+        await scene.recordings.start()
+    scene.attended = False
+    await until(lambda: not scene.recordings.is_running)
+    scene.attended = True
+    await scene.recordings.start()
+    assert scene.recordings.is_running and scene.recordings.started == 2
+
+
+async def test_none_begins_when_the_session_is_over(scene: Scene) -> None:
+    await scene.recordings.start()
+    await scene.recordings.close()
+    assert scene.recordings.describe()["reason"] == "session-over"
+    with pytest.raises(SessionOver):
+        await scene.recordings.start()
