@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from .extras import skip_if_missing
 
 # A loaded machine draws and runs examples slowly: neither is a failure.
 settings.register_profile(
@@ -20,12 +21,6 @@ settings.register_profile(
     "explore", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=2000, print_blob=True
 )
 settings.load_profile("test")
-
-_SERVE = (
-    "PIL aiortc av cv2 fastapi httpx multipart prometheus_client pydantic rich simplejpeg starlette typer uvicorn "
-    "websockets yaml"
-)
-_EXTRA_OF = dict.fromkeys(_SERVE.split(), "serve") | dict.fromkeys(("torch", "safetensors"), "torch")
 
 
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module:
@@ -39,7 +34,7 @@ class _Module(pytest.Module):
         try:
             return list(super().collect())
         except self.CollectError as error:
-            _skip_without_extra(error.__cause__)
+            skip_if_missing(error.__cause__)
             raise
 
 
@@ -48,7 +43,7 @@ def pytest_runtest_setup() -> Generator[None]:
     try:
         return (yield)
     except ImportError as error:
-        _skip_without_extra(error)
+        skip_if_missing(error)
         raise
 
 
@@ -57,14 +52,5 @@ def pytest_runtest_call() -> Generator[None]:
     try:
         return (yield)
     except ImportError as error:
-        _skip_without_extra(error)
+        skip_if_missing(error)
         raise
-
-
-def _skip_without_extra(error: BaseException | None) -> None:
-    """Skip if the error says that a package is missing, and an extra installs that package."""
-    if isinstance(error, ImportError) and error.name is not None:
-        package = error.name.partition(".")[0]
-        extra = _EXTRA_OF.get(package)
-        if extra is not None and importlib.util.find_spec(package) is None:
-            pytest.skip(f"{package} is not installed: pip install 'realtime-engine[{extra}]'", allow_module_level=True)

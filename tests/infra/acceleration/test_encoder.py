@@ -182,7 +182,8 @@ def test_it_needs_no_torch(no_torch):
 
 
 def test_on_torch_embeddings_hold_neither_graph_nor_weights():
-    torch = pytest.importorskip("torch")
+    import torch
+
     weights: list[Any] = []
 
     def load() -> Any:
@@ -291,7 +292,8 @@ def test_anything_else_is_refused(content):
 
 
 def test_tensors():
-    torch = pytest.importorskip("torch")
+    import torch
+
     tensors = [
         torch.arange(6),
         torch.arange(6).reshape(2, 3),
