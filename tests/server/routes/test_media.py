@@ -246,10 +246,10 @@ async def test_a_later_viewer_begins_with_a_keyframe_of_the_same_encode() -> Non
                 while first.seq < second.seq:
                     first = await one.next()
                 assert first.seq > second.seq or first.data == second.data
-            assert session.video_watching == session.feeds.connected == 2
+            assert session.watching == session.feeds.connected == 2
             metrics = (await served.client.get("/metrics")).text
             assert 'realtime_engine_viewers{transport="webcodecs"} 2.0' in metrics
-        await until(lambda: session.video_watching == 0)
+        await until(lambda: session.watching == 0)
 
 
 async def test_a_viewer_that_cannot_decode_on_gets_a_keyframe() -> None:
@@ -297,7 +297,7 @@ async def test_who_says_something_else_is_told_and_cut_off() -> None:
                     while True:
                         await watcher.socket.recv()
                 assert closed.value.rcvd is not None and closed.value.rcvd.code == 1008
-        await until(lambda: served.session(place).video_watching == 0)
+        await until(lambda: served.session(place).watching == 0)
 
 
 async def test_strangers_are_turned_away() -> None:
@@ -314,7 +314,7 @@ async def test_strangers_are_turned_away() -> None:
                 async with connect(address, additional_headers=headers):
                     pass
             assert refused.value.response.status_code == status
-        assert served.session(place).video_watching == 0
+        assert served.session(place).watching == 0
 
 
 async def test_a_slow_reader_holds_up_nobody_and_goes_on_with_a_keyframe() -> None:
@@ -362,7 +362,7 @@ async def test_a_client_that_takes_nothing_is_dropped(monkeypatch: pytest.Monkey
         with session.feeds.open() as feed:
             await VideoConnection(cast(WebSocket, socket), session, feed).run()
         assert (socket.code, socket.sends) == (1013, 1)
-        assert session.video_watching == 0
+        assert session.watching == 0
 
 
 async def test_video_viewers_that_come_and_go_leave_nothing_behind() -> None:
@@ -371,7 +371,7 @@ async def test_video_viewers_that_come_and_go_leave_nothing_behind() -> None:
         session = served.session(place)
         async with video_watching(place) as watcher:
             await watcher.next()
-        await until(lambda: session.video_watching == 0)
+        await until(lambda: session.watching == 0)
         before = len(asyncio.all_tasks())
         for cycle in range(30):
             async with video_watching(place) as watcher:
@@ -379,7 +379,7 @@ async def test_video_viewers_that_come_and_go_leave_nothing_behind() -> None:
                     await watcher.next()
                 if cycle % 2:
                     watcher.socket.transport.abort()
-        await until(lambda: session.video_watching == 0)
+        await until(lambda: session.watching == 0)
         await until(lambda: len(asyncio.all_tasks()) <= before)
         assert sum(stats.viewers for _, stats in session.tiers()) == 0
 

@@ -36,7 +36,8 @@ class PacketFeed:
 
     A frame waits here while the link is full (:class:`InFlightWindow`). When the oldest has waited for longer than
     the budget, everything that waits is dropped; once all that is on its way has arrived, a keyframe is asked for,
-    and the picture goes on with it. So a frame is at most twice the budget older when it arrives than the link itself makes it.
+    and the picture goes on with it. So a frame is at most twice the budget older when it arrives than the link itself
+    makes it.
 
     Args:
         viewer: where the packets come from; closed with this.
