@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from realtime_engine.core import messages as core
@@ -119,7 +119,6 @@ def test_the_oldest_of_too_many_are_dropped_and_counted():
     assert (taken[0], taken[-1], len(taken)) == (10, MAX_PENDING_EDGES + 9, MAX_PENDING_EDGES)
 
 
-@settings(deadline=None)
 @given(st.lists(st.one_of(st.integers(0, 3000), st.integers(0, 2**53 - 1)), max_size=200))
 def test_the_window_agrees_with_a_set_of_all_that_was_seen(sent):
     log, seen, newest, accepted = EdgeLog(), set(), -1, []

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -77,7 +77,6 @@ def slow_rays(pose: NDArray[np.float64]) -> NDArray[np.float64]:
     return rays
 
 
-@settings(max_examples=25)
 @given(twists)
 def test_the_rays_are_those_of_the_pixels_one_by_one(twist: list[float]) -> None:
     poses = np.stack([exp_se3(twist), np.eye(4)])
@@ -86,7 +85,6 @@ def test_the_rays_are_those_of_the_pixels_one_by_one(twist: list[float]) -> None
     np.testing.assert_allclose(rays, np.stack([slow_rays(pose) for pose in poses]), atol=1e-5)
 
 
-@settings(max_examples=25)
 @given(twists)
 def test_they_are_lines(twist: list[float]) -> None:
     rays = plucker_rays(exp_se3(twist), RAYS_CAMERA)
