@@ -19,6 +19,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 from ..core.clock import MONOTONIC, NS_PER_S
 from ..core.messages import Chunk
+from ..core.statistics import RollingWindow, WindowSnapshot
 from ..infra.atomic_file import atomic_file
 from ..infra.control_log import ControlLog
 from ..infra.conversion import Converter
@@ -28,7 +29,7 @@ from ..infra.mp4 import Mp4Writer
 from ..infra.offline import FilmDifference, OfflineSession, Replay, RunFailed, compare_films
 from ..infra.runner_io import output_path, write_stats
 from ..infra.telemetry.perfetto import chrome_trace
-from ..infra.telemetry.timing import FrameRecord, Milestone, RollingWindow, WindowSnapshot
+from ..infra.telemetry.timing import FrameRecord, Milestone
 from .console import CommandError, built, complain, err, naming_files, out
 
 _FAILED = 1
