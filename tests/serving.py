@@ -43,7 +43,7 @@ class BatonClock:
     def __init__(self) -> None:
         self.now = 0
         self.waits: list[int | None] = []
-        self.gave_way = 0
+        self.yields = 0
         self._parked = threading.Semaphore(0)
         self._resume = threading.Semaphore(0)
 
@@ -58,8 +58,8 @@ class BatonClock:
         if not rung and until_ns is not None:
             self.now = max(self.now, until_ns)
 
-    def give_way(self) -> None:
-        self.gave_way += 1
+    def yield_now(self) -> None:
+        self.yields += 1
 
     def ended(self) -> None:
         self._parked.release()
