@@ -51,7 +51,7 @@ from .infra.mp4 import Mp4Writer  # noqa: E402
 from .infra.runner_io import (  # noqa: E402
     Cache,
     InputError,
-    centre_crop,
+    center_crop,
     cover,
     load_first_frame,
     load_image,
@@ -98,7 +98,7 @@ __all__ = [
     "TensorSpec",
     "VideoInput",
     "WheelState",
-    "centre_crop",
+    "center_crop",
     "convert_poses",
     "cover",
     "exp_se3",
