@@ -16,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image, ImageCms
 
-from realtime_engine.infra.runner_io import INTERPOLATIONS, Cache, InputError, centre_crop, cover, load_image, resize
+from realtime_engine.infra.runner_io import INTERPOLATIONS, Cache, InputError, center_crop, cover, load_image, resize
 
 from .web import web
 
@@ -55,7 +55,7 @@ def test_grey_is_repeated(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.png", "a.tif"])
-def test_deep_grey_is_rounded(tmp_path: Path, name: str) -> None:
+def test_deep_gray_is_rounded(tmp_path: Path, name: str) -> None:
     grey = np.concatenate([np.arange(0, 65536, 13), [65535, 128, 129, 385, 386]]).astype(np.uint16)[None]
     loaded = load_image(saved(tmp_path, grey, name))
     wanted = np.array([round(int(value) / 257) for value in grey[0]])
@@ -67,13 +67,13 @@ def test_grey_of_more_than_16_bits_is_refused(tmp_path: Path) -> None:
         load_image(saved(tmp_path, np.array([[0, 70000]], np.int32), "a.tif"))
 
 
-def test_deep_colour_is_rounded(tmp_path: Path) -> None:
+def test_deep_color_is_rounded(tmp_path: Path) -> None:
     pixels = dice(16, 16, 3, dtype="uint16")
     cv2.imwrite(str(tmp_path / "a.png"), pixels[..., ::-1])
     np.testing.assert_array_equal(load_image(tmp_path / "a.png"), np.rint(pixels / 257))
 
 
-def test_deep_colour_with_alpha_is_composited(tmp_path: Path) -> None:
+def test_deep_color_with_alpha_is_composited(tmp_path: Path) -> None:
     pixels = dice(16, 16, 4, dtype="uint16")
     pixels[:8, :, 3], pixels[8:, :, 3] = 65535, 0
     cv2.imwrite(str(tmp_path / "a.png"), pixels[..., [2, 1, 0, 3]])
@@ -105,7 +105,7 @@ def test_the_ground_has_a_name(tmp_path: Path, name: str, rgb: tuple[int, int, i
 
 
 def test_an_unknown_colour_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="'blurple': it is not a colour; give a name"):
+    with pytest.raises(InputError, match="'blurple': it is not a color; give a name"):
         load_image(saved(tmp_path, dice(2, 2, 3)), background="blurple")
 
 
@@ -187,7 +187,7 @@ def png_with(folder: Path, kind: bytes, content: bytes) -> Path:
 
 @pytest.mark.parametrize(("transfer", "name"), [(16, "PQ"), (18, "HLG")])
 def test_hdr_is_refused(tmp_path: Path, transfer: int, name: str) -> None:
-    with pytest.raises(InputError, match=rf"hdr\.png: it is HDR \({name}\), and models take SDR; export it as sRGB"):
+    with pytest.raises(InputError, match=rf"hdr\.png: it is HDR \({name}\), and models take SDR; convert it to sRGB"):
         load_image(png_with(tmp_path, b"cICP", bytes([9, transfer, 0, 1])))
 
 
@@ -211,7 +211,7 @@ def test_avif_says_what_it_is(tmp_path: Path, transfer: int) -> None:
 
 
 def test_floats_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"a\.tif: its pixels are floating point of no known range"):
+    with pytest.raises(InputError, match=r"a\.tif: its pixels are floating point of unknown range"):
         load_image(saved(tmp_path, np.zeros((2, 2), np.float32), "a.tif"))
 
 
@@ -310,11 +310,11 @@ def weights(old: int, new: int, name: str) -> list[np.ndarray]:
     """
     scale = Fraction(old, new)
     middles = [Fraction(2 * at + 1, 2) for at in range(old)]
-    centres = [Fraction(2 * row + 1, 2) * scale for row in range(new)]
+    centers = [Fraction(2 * row + 1, 2) * scale for row in range(new)]
     if name == "nearest":
-        return [normalized([[at == math.floor(centre) for at in range(old)] for centre in centres])]
+        return [normalized([[at == math.floor(center) for at in range(old)] for center in centers])]
     widened = max(scale, Fraction(1))
-    offsets = [[(middle - centre) / widened for middle in middles] for centre in centres]
+    offsets = [[(middle - center) / widened for middle in middles] for center in centers]
     if name != "box":
         support, weight = FILTERS[name]
         table = [[weight(float(x)) if abs(x) < support else 0.0 for x in row] for row in offsets]
@@ -386,7 +386,7 @@ def test_the_same_size_is_no_copy() -> None:
 def test_the_middle_is_cut_out(height: int, width: int, data: st.DataObject) -> None:
     h, w = data.draw(st.integers(1, height)), data.draw(st.integers(1, width))
     pixels = np.arange(height * width * 3).reshape(height, width, 3).astype(np.uint8)
-    cropped = centre_crop(pixels, h, w)
+    cropped = center_crop(pixels, h, w)
     top, left = (height - h) // 2, (width - w) // 2
     np.testing.assert_array_equal(cropped, [row[left : left + w] for row in pixels[top : top + h]])
     assert np.shares_memory(cropped, pixels)
@@ -412,7 +412,7 @@ def test_cover_keeps_the_shape_and_cuts_off_the_rest(h: int, w: int, height: int
     [np.zeros((4, 5), np.uint8), np.zeros((4, 5, 4), np.uint8), np.zeros((4, 5, 3)), np.zeros((0, 5, 3), np.uint8)],
 )
 def test_only_rgb_is_resized(pixels: np.ndarray) -> None:
-    for change in (resize, centre_crop, cover):
+    for change in (resize, center_crop, cover):
         with pytest.raises(ValueError, match="expected .* uint8"):
             change(pixels, 2, 2)
 
@@ -421,8 +421,8 @@ def test_sizes_and_names_are_checked() -> None:
     pixels = np.zeros((4, 5, 3), np.uint8)
     with pytest.raises(ValueError, match="'cubic', expected one of nearest"):
         resize(pixels, 2, 2, "cubic")
-    for change in (resize, centre_crop, cover):
-        with pytest.raises(ValueError, match="at least one row"):
+    for change in (resize, center_crop, cover):
+        with pytest.raises(ValueError, match="height and width must be at least 1"):
             change(pixels, 0, 2)
     with pytest.raises(ValueError, match=r"cannot crop 5 x 5 out of 4 x 5"):
-        centre_crop(pixels, 5, 5)
+        center_crop(pixels, 5, 5)

@@ -127,8 +127,8 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("{", r"stats\.json is not JSON"),
-        ("[]", r"stats\.json has no stats in it"),
-        ('{"schema": "other"}', "has no stats in it"),
+        ("[]", r"stats\.json contains no statistics"),
+        ('{"schema": "other"}', "contains no statistics"),
         (f'{{"schema": "{STATS_SCHEMA}", "version": 99}}', "of version 99, this program reads 1"),
     ],
 )

@@ -113,7 +113,7 @@ def test_pixels_become_square(tmp_path: Path) -> None:
 
 def test_other_angles_are_refused(tmp_path: Path) -> None:
     path = film(tmp_path / "a.mp4", matrix=[46341, 46341, -46341, 46341])
-    with pytest.raises(InputError, match=r"a\.mp4: it is to be turned by no right angle; export it upright"):
+    with pytest.raises(InputError, match=r"a\.mp4: its rotation is not a multiple of 90 degrees; export it upright"):
         load_video(path)
 
 

@@ -11,7 +11,7 @@ import torch
 from torch._dynamo.testing import CompileCounter
 
 from realtime_engine import ComposedEngine, SessionInit
-from realtime_engine.infra.loading import LoadProgress, hearing_progress
+from realtime_engine.infra.loading import LoadProgress, listening_to_progress
 from realtime_engine.integrations.dream.building import build_model, warm_up
 from realtime_engine.integrations.dream.demo import Options
 from realtime_engine.integrations.dream.model import DreamModel
@@ -37,7 +37,7 @@ def threads() -> Iterator[int]:
 def test_a_start_tells_how_far_it_is(weights: Weights, caplog: pytest.LogCaptureFixture, threads: int) -> None:
     torch.set_num_threads(threads + 1)
     heard: list[LoadProgress] = []
-    with caplog.at_level(logging.INFO), hearing_progress(heard.append):
+    with caplog.at_level(logging.INFO), listening_to_progress(heard.append):
         build_model(Options(weights=weights.path, **SIZE, threads=1))
     told = [record.getMessage() for record in caplog.records if "warming up" in record.getMessage()]
     assert told == ["warming up (1/2): looking at pictures", "warming up (2/2): a step of all rows"]

@@ -34,7 +34,7 @@ def test_90_degrees_are_half_the_width() -> None:
 def test_a_point_moves_with_the_picture_that_is_resized(width: int, height: int) -> None:
     resized = CAMERA.resized(width, height)
     np.testing.assert_allclose(project(resized), project(CAMERA) * [width / 640, height / 360])
-    np.testing.assert_allclose(resized.normalised, CAMERA.normalised)
+    np.testing.assert_allclose(resized.normalized, CAMERA.normalized)
     assert resized.horizontal_fov == pytest.approx(CAMERA.horizontal_fov)
 
 

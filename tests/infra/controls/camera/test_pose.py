@@ -70,8 +70,8 @@ def test_a_circle_that_is_walked_closes(fly: bool) -> None:
     poses = around.chunk([], 0.0, 4 * FPS)
     np.testing.assert_allclose(poses[-1], np.eye(4), atol=1e-12)
     radius = 2.0 / math.radians(90)
-    centre = np.array([radius, 0, 0])
-    np.testing.assert_allclose(np.linalg.norm(poses[:, :3, 3] - centre, axis=1), radius, atol=1e-12)
+    center = np.array([radius, 0, 0])
+    np.testing.assert_allclose(np.linalg.norm(poses[:, :3, 3] - center, axis=1), radius, atol=1e-12)
 
 
 def test_a_key_counts_from_its_press_to_its_release_between_frames_too() -> None:
