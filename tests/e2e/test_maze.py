@@ -12,8 +12,6 @@ from .conftest import Launch, Opener
 from .maze import MazeServer
 from .walker import Walker
 
-pytestmark = pytest.mark.timeout(30)
-
 NO_UDP = [f"--{force}webrtc-ip-handling-policy=disable_non_proxied_udp" for force in ("", "force-")]  # new, old name
 REFUSED = "Failed to load resource"
 LOST = ("Failed to load resource", "WebSocket connection to")

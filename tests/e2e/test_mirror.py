@@ -13,9 +13,7 @@ from playwright.sync_api import Browser, expect
 
 from .conftest import Launch, Opener
 from .maze import MazeServer
-from .walker import TIMEOUT_MS, Walker
-
-pytestmark = pytest.mark.timeout(30)
+from .walker import Walker
 
 FAKE_CAMERA = ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]
 
@@ -56,7 +54,7 @@ def test_the_camera_is_seen_with_the_effect_until_it_is_stopped(
 ) -> None:
     visitor = visit(mirror, browser=with_camera)
     page = visitor.page
-    expect(page.locator("#status")).to_have_text("Live", timeout=TIMEOUT_MS)
+    expect(page.locator("#status")).to_have_text("Live")
     expect(page.locator("#source-text")).to_have_text("Nothing is sent yet.")
     page.get_by_label("none", exact=True).check()
     until_seen(visitor, lambda pixels: not is_paper(pixels))
@@ -102,13 +100,13 @@ def test_a_file_of_ones_own_comes_out_in_its_colours(mirror: MazeServer, visit: 
     ):
         write(tmp_path / name, colour)
         visitor.page.locator("#source-file").set_input_files(tmp_path / name)
-        expect(visitor.page.locator("#source-text")).to_have_text(says, timeout=TIMEOUT_MS)
+        expect(visitor.page.locator("#source-text")).to_have_text(says)
         until_seen(visitor, partial(is_of, colour=colour))
 
 
 def test_what_is_wrong_with_the_camera_is_said_in_plain_words(mirror: MazeServer, visit: Opener) -> None:
     visitor = visit(mirror)  # this browser has no camera, and nobody to ask
-    expect(visitor.page.locator("#status")).to_have_text("Live", timeout=TIMEOUT_MS)
+    expect(visitor.page.locator("#status")).to_have_text("Live")
     visitor.page.get_by_role("button", name="Use camera").click()
     expect(visitor.page.locator("#source-error")).to_contain_text("camera")
     expect(visitor.page.get_by_role("button", name="Use camera")).to_be_visible()

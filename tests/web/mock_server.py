@@ -77,14 +77,14 @@ class MockServer:
 
     def __exit__(self, *_: object) -> None:
         self._server.should_exit = True
-        self._thread.join(timeout=10)
+        self._thread.join(timeout=60)
 
     @property
     def url(self) -> str:
         port = self._server.servers[0].sockets[0].getsockname()[1]
         return f"http://127.0.0.1:{port}/"
 
-    def wait_for(self, condition: Callable[[], bool], what: str, timeout: float = 10.0) -> None:
+    def wait_for(self, condition: Callable[[], bool], what: str, timeout: float = 60.0) -> None:
         with self._changed:
             deadline = time.monotonic() + timeout
             while not condition():

@@ -14,7 +14,7 @@ WEBCODECS = "?transport=webcodecs"
 
 
 def live(page: Page) -> Page:
-    expect(page.locator("#status")).to_have_text("Live", timeout=20_000)
+    expect(page.locator("#status")).to_have_text("Live")
     return page
 
 

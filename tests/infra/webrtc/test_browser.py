@@ -137,7 +137,7 @@ async def test_chromium_shows_the_frames_and_knows_which_they_are(
     async with Player(source, period_s=1 / 30) as player, site.serve():
         await page.goto(site.url)
         await page.evaluate("codec => watch(codec)", codec.value)
-        await page.wait_for_function("seen.filter(f => told.has(f.rtp)).length >= 20", timeout=20_000)
+        await page.wait_for_function("seen.filter(f => told.has(f.rtp)).length >= 20")
         state = await page.evaluate(
             "({seen: seen.map(f => ({...f, seq: told.get(f.rtp)})), replies, firstPicture,"
             " decoder: pc.getReceivers()[0].getParameters().codecs[0].mimeType})"
