@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from realtime_engine.infra.encoding import Codec
+from realtime_engine.infra.publisher import FramePublisher
 from realtime_engine.infra.webrtc import CloseReason, ViewerPeer
 
 from ...browser import FLAGS, chromium_path
-from .support import FakeSource, Player, luma, shared, until
+from .support import Player, luma, shared, until
 
 playwright = pytest.importorskip("playwright.async_api", reason="needs the playwright package")
 uvicorn = pytest.importorskip("uvicorn", reason="needs uvicorn")
@@ -76,7 +77,7 @@ async function watch(codec) {
 class Site:
     """A page and a WHEP resource over one source."""
 
-    def __init__(self, source: FakeSource) -> None:
+    def __init__(self, source: FramePublisher) -> None:
         self.video = shared(source)
         self.peers: list[ViewerPeer] = []
         self.reasons: asyncio.Queue[CloseReason] = asyncio.Queue()
@@ -134,7 +135,7 @@ async def page(tmp_path: Path) -> AsyncIterator[Any]:
 async def test_chromium_shows_the_frames_and_knows_which_they_are(
     page: Any, codec: Codec, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source = FakeSource()
+    source = FramePublisher()
     site = Site(source)
     async with Player(source, period_s=1 / 30) as player, site.serve():
         await page.goto(site.url)
