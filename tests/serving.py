@@ -164,9 +164,21 @@ class EchoStage:
 
 
 class EchoModel:
-    """A stage model whose chunks are :class:`ScriptedChunk`, with ``style`` as its heavy key."""
+    """A stage model whose chunks are :class:`ScriptedChunk`, with ``style`` as its heavy key.
 
-    def __init__(self, max_sessions: int = 8, rate_hz: float = 60.0) -> None:
+    Its rollouts end after ``rollout_chunks``, if given, as a stage on the lane ``ends_on`` reports.
+    """
+
+    def __init__(
+        self,
+        max_sessions: int = 8,
+        rate_hz: float = 60.0,
+        *,
+        rollout_chunks: int | None = None,
+        ends_on: Lane = Lane.HOT,
+    ) -> None:
+        self._rollout_chunks = rollout_chunks
+        self._ends_on = ends_on
         self._manifest = EngineManifest(max_sessions, rate_hz=rate_hz)
         self.contexts: dict[int, dict[str, Any]] = {}
         self.seeded: list[list[int]] = []
@@ -204,12 +216,18 @@ class EchoModel:
             for row in batch.rows_in_order()
             if (session_id := batch.session_at(row)) is not None
         }
+        self._end_rollouts(batch, Lane.HOT)
 
     def _decode(self, batch: StageBatch) -> None:
         for row in batch.rows_in_order():
             session_id = batch.session_at(row)
             assert session_id is not None
             batch.outputs[session_id] = batch.data["made"][session_id]
+        self._end_rollouts(batch, Lane.DEFERRED)
+
+    def _end_rollouts(self, batch: StageBatch, lane: Lane) -> None:
+        if self._rollout_chunks is not None and lane is self._ends_on:
+            batch.finished.update(row for row, age in batch.ages.items() if age + 1 >= self._rollout_chunks)
 
 
 def composed(max_sessions: int, plan: FaultPlan | None = None, **options: Any) -> ComposedEngine:
@@ -247,6 +265,27 @@ ENGINES: dict[str, EngineMaker] = {
     "scripted": _scripted,
     "replica": _replica,
     **{name: _composed_maker(**options) for name, options in COMPOSED_OPTIONS.items()},
+}
+
+
+def _finishing_composed(ends_on: Lane, options: dict[str, Any]) -> Callable[[int, int], Any]:
+    def make(size: int, rollout_chunks: int) -> Any:
+        return ComposedEngine(EchoModel(size, rollout_chunks=rollout_chunks, ends_on=ends_on), **options)
+
+    return make
+
+
+# engines whose rollouts end: (sessions, chunks of a rollout) -> engine
+FINISHING_ENGINES: dict[str, Callable[[int, int], Any]] = {
+    "scripted": lambda size, chunks: ScriptedEngine(size, rollout_chunks=chunks),
+    "replica": lambda size, chunks: ReplicaEngine(
+        lambda: ComposedEngine(EchoModel(1, rollout_chunks=chunks), pipeline=True), max_sessions=size
+    ),
+    **{
+        f"{name}-{lane.name.lower()}": _finishing_composed(lane, options)
+        for name, options in COMPOSED_OPTIONS.items()
+        for lane in (Lane.HOT, Lane.DEFERRED)
+    },
 }
 
 

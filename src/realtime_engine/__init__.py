@@ -1,7 +1,8 @@
-"""Realtime Engine: many people in front of one stateful, chunk-generating model."""
+"""Realtime Engine: serves stateful, chunk-generating models to interactive sessions."""
 
 import logging
 
+from ._installation import warn_of_conflict
 from .core.clock import Clock, MonotonicClock
 from .core.composed import ComposedEngine
 from .core.contract import EngineManifest, RealtimeInterface, SessionInit, StepResult
@@ -24,6 +25,7 @@ from .core.messages import (
     Detach,
     Detached,
     Failed,
+    Finished,
     InboxMsg,
     Rejected,
     Reset,
@@ -37,7 +39,6 @@ from .core.outbox import Outbox, OutboxSession
 from .core.replica import ReplicaEngine
 from .core.serve import default_serve, run_engine
 from .core.stages import Stage, StageBatch, StageModel
-from .examples.cpu_reference import CpuReferenceEngine
 
 __all__ = [
     "Action",
@@ -48,12 +49,12 @@ __all__ = [
     "Chunk",
     "Clock",
     "ComposedEngine",
-    "CpuReferenceEngine",
     "Detach",
     "Detached",
     "EngineContractError",
     "EngineManifest",
     "Failed",
+    "Finished",
     "Inbox",
     "InboxMsg",
     "Lane",
@@ -84,3 +85,4 @@ __all__ = [
 ]
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
+warn_of_conflict()

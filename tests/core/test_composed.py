@@ -5,7 +5,7 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from realtime_engine import (
@@ -1199,7 +1199,6 @@ OPERATIONS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(OPERATIONS, st.sampled_from(list(MODES)))
 def test_whatever_happens_each_session_gets_its_chunks_in_order_and_none_of_another_life(operations, mode):
     """Ages of what comes out count from 0 without a gap in every life of a session, whoever comes, goes and fails."""

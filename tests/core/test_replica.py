@@ -5,13 +5,13 @@ import pytest
 from realtime_engine import (
     AdmissionError,
     ComposedEngine,
-    CpuReferenceEngine,
     EngineManifest,
     ReplicaEngine,
     SessionInit,
     StepFailure,
     StepResult,
 )
+from realtime_engine.examples import CpuReferenceEngine
 from realtime_engine.testing import FaultPlan, FaultyEngine, ScriptedEngine
 
 from .stage_models import RecordingModel

@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from realtime_engine.client import RealtimeClient
 
 from ..cli.support import TIMEOUT_S, Command
-
-torch = pytest.importorskip("torch")
 
 PAGE = (Path(__file__).parents[2] / "docs" / "writing-a-demo.md").read_text()
 CHAPTER = PAGE.partition("## From an nn.Module to a batched demo\n")[2].partition("\n## ")[0]

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 from collections import Counter
 from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
-
-if not os.environ.get("CI"):
-    for package in ("playwright", "aiortc", "fastapi", "typer"):
-        pytest.importorskip(package, reason=f"{package} is not installed: nothing is tested in a browser")
-    if shutil.which("chromium") is None:
-        pytest.skip("there is no chromium on the PATH: nothing is tested in a browser", allow_module_level=True)
-
 from playwright.sync_api import expect
 
 from realtime_engine.infra.telemetry.timing import PATH, STAGES

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 
 import numpy as np
 import pytest
-
-if not os.environ.get("CI"):
-    for package in ("playwright", "aiortc", "fastapi", "typer"):
-        pytest.importorskip(package, reason=f"{package} is not installed: nothing is tested in a browser")
-    if shutil.which("chromium") is None:
-        pytest.skip("there is no chromium on the PATH: nothing is tested in a browser", allow_module_level=True)
-
 from playwright.sync_api import Error, expect
 
 from .conftest import Launch, Opener

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -11,13 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import simplejpeg
-
-if not os.environ.get("CI"):
-    for package in ("playwright", "aiortc", "fastapi", "typer"):
-        pytest.importorskip(package, reason=f"{package} is not installed: nothing is tested in a browser")
-    if shutil.which("chromium") is None:
-        pytest.skip("there is no chromium on the PATH: nothing is tested in a browser", allow_module_level=True)
-
 from playwright.sync_api import Browser, expect
 
 from .conftest import Launch, Opener

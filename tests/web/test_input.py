@@ -5,10 +5,6 @@ from __future__ import annotations
 import re
 
 import pytest
-
-pytest.importorskip("playwright", reason="the playwright package is not installed: the page is not tested")
-pytest.importorskip("aiortc", reason="aiortc is not installed: the page is not tested")
-
 from playwright.sync_api import expect
 
 from .conftest import Opener
@@ -275,7 +271,8 @@ def test_a_rejected_field_is_marked(visit: Opener, server: MockServer) -> None:
 
 
 def test_every_message_conforms_to_the_protocol(visit: Opener, server: MockServer) -> None:
-    published = pytest.importorskip("realtime_engine.infra.controls.parsing", reason="the controls are not installed")
+    from realtime_engine.infra.controls.parsing import parse_message
+
     page = live(visit())
     page.keyboard.press("KeyW")
     page.mouse.move(300, 300)
@@ -286,4 +283,4 @@ def test_every_message_conforms_to_the_protocol(visit: Opener, server: MockServe
         lambda: {m["type"] for m in server.messages} == {"controls", "blur", "ping", "presented"}, "each type"
     )
     for message in list(server.messages):
-        published.parse_message(message)
+        parse_message(message)

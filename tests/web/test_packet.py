@@ -6,10 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
-pytest.importorskip("playwright", reason="the playwright package is not installed: the page is not tested")
-pytest.importorskip("aiortc", reason="aiortc is not installed: the page is not tested")
-
 from playwright.sync_api import Browser, Page
 
 from realtime_engine.infra.webcodecs import VideoPacket

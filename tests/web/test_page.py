@@ -5,10 +5,6 @@ from __future__ import annotations
 import re
 
 import pytest
-
-pytest.importorskip("playwright", reason="the playwright package is not installed: the page is not tested")
-pytest.importorskip("aiortc", reason="aiortc is not installed: the page is not tested")
-
 from playwright.sync_api import Page, expect
 
 from .conftest import Opener

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-pytest.importorskip("playwright", reason="the playwright package is not installed: the page is not tested")
-pytest.importorskip("aiortc", reason="aiortc is not installed: the page is not tested")
-
 from playwright.sync_api import Page, expect
 
 from .conftest import Opener

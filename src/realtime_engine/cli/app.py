@@ -8,13 +8,13 @@ from importlib import metadata
 import typer
 
 from ..infra.demo import Demo
+from ..infra.signals import exit_code
 from ..integrations.registry import DemoLoadError, load_demo
 from .commands import DEMO_COMMANDS, DEMO_HELP, DemoCommand
 from .console import CommandError, complain, out
 from .list import print_demos, print_info
 
 _WRONG_USE = 2
-_INTERRUPTED = 130
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # of the command-line library under typer
 
 
@@ -30,8 +30,8 @@ def run(arguments: Sequence[str]) -> int:
     except _UsageError as error:
         complain(f"{error.format_message()} (see: {_command_of(error)} --help)")  # type: ignore[attr-defined]
         return _WRONG_USE
-    except (KeyboardInterrupt, typer.Abort):
-        return _INTERRUPTED
+    except (KeyboardInterrupt, typer.Abort) as error:
+        return exit_code(error)
     return result if isinstance(result, int) else 0
 
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from ..infra.control_log import ControlLog, LogError, read_log
 from ..infra.demo import Demo
+from ..infra.signals import exit_code
 from ..integrations.registry import load_demo
 from ..server import ServerConfig
 from .bench import BenchConfig, bench_demo
@@ -64,7 +65,10 @@ class DemoCommand:
 
         def command(**values: Any) -> int:
             configure_logging(_checked_level(values["log_level"]))
-            return self.act(demo or load_demo(values["demo"]), values)
+            try:
+                return self.act(demo or load_demo(values["demo"]), values)
+            except KeyboardInterrupt as error:  # for typer, every one is a SIGINT
+                return exit_code(error)
 
         parameters = [_demo_parameter(), *self._own(demo), *self._settings()]
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

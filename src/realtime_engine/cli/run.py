@@ -19,6 +19,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 from ..core.clock import MONOTONIC, NS_PER_S
 from ..core.messages import Chunk
+from ..core.statistics import RollingWindow, WindowSnapshot
 from ..infra.atomic_file import atomic_file
 from ..infra.control_log import ControlLog
 from ..infra.conversion import Converter
@@ -28,7 +29,7 @@ from ..infra.mp4 import Mp4Writer
 from ..infra.offline import FilmDifference, OfflineSession, Replay, RunFailed, compare_films
 from ..infra.runner_io import output_path, write_stats
 from ..infra.telemetry.perfetto import chrome_trace
-from ..infra.telemetry.timing import FrameRecord, Milestone, RollingWindow, WindowSnapshot
+from ..infra.telemetry.timing import FrameRecord, Milestone
 from .console import CommandError, built, complain, err, naming_files, out
 
 _FAILED = 1
@@ -88,7 +89,7 @@ def run_demo(
         files = _Files(demo, config)
     engine = built(demo, options)
     try:
-        with OfflineSession(engine, _SESSION) as session:
+        with OfflineSession(engine, _SESSION, max_chunks=demo.max_chunks) as session:
             run = _Run(demo, config, session, log, fields)
             run.make(files)
     except RunFailed as error:
@@ -122,8 +123,8 @@ class _Run:
         self.rate_hz = manifest.rate_hz
         self.fps = Fraction(manifest.rate_hz * manifest.frames_per_chunk).limit_denominator(1001)
         self.replay = Replay(demo, log, _SESSION, rate_hz=self.rate_hz, fields=fields)
-        self.chunks = config.chunks(log, self.rate_hz)
-        self.frames = 0
+        self.wanted = config.chunks(log, self.rate_hz)
+        self.chunks = self.frames = 0
         self.size = (0, 0)
         self.wall_s = 0.0
         self.periods, self.steps = RollingWindow(), RollingWindow()
@@ -141,9 +142,10 @@ class _Run:
     def make(self, files: _Files) -> None:
         """Errors: :class:`RunFailed`; ``OSError``, ``ValueError``: the film cannot be written."""
         begin_ns = last_ns = MONOTONIC.now_ns()
-        with _progress(self.chunks) as advance, Mp4Writer(files.film, self.fps, overwrite=self._overwrite) as film:
-            for chunk in self._session.play(self.replay, self.chunks):
+        with _progress(self.wanted) as advance, Mp4Writer(files.film, self.fps, overwrite=self._overwrite) as film:
+            for chunk in self._session.play(self.replay, self.wanted):
                 self._write(chunk, film)
+                self.chunks += 1
                 now_ns = MONOTONIC.now_ns()
                 self.periods.record(now_ns - last_ns)
                 self.steps.record(chunk.stamps.step_end - chunk.stamps.step_begin)
@@ -242,6 +244,8 @@ def _tell(files: _Files, run: _Run, stats: Mapping[str, Any]) -> None:
     seconds = run.frames / run.fps
     out.print(f"[bold]{escape(str(files.film))}[/]", soft_wrap=True)
     _line("film", f"{run.frames} frames, {run.size[0]}x{run.size[1]}, {float(seconds):.1f} s")
+    if run.chunks < run.wanted:
+        _line("ended", f"the rollout finished after {run.chunks} of {run.wanted} chunks")
     _line("speed", f"{run.frames / run.wall_s:.0f} fps, real-time factor {run.rtf:.2f} (below 1 keeps up)")
     _line("step", f"{stats['step_ms']['p50']:.2f} ms p50, {stats['step_ms']['p95']:.2f} ms p95")
     comparison = stats.get("comparison")

@@ -56,6 +56,7 @@ class Row:
         "session_id",
         "context",
         "seeded",
+        "finished",
         "age",
         "applied",
         "encode",
@@ -69,6 +70,7 @@ class Row:
         self.session_id = session_id
         self.context = context
         self.seeded = False
+        self.finished = False  # its rollout has ended: it takes no part until it is seeded anew
         self.age = 0
         self.applied: dict[str, Any] = {}  # heavy values in effect
         self.encode: Encode | None = None
@@ -100,8 +102,11 @@ class StepPlan:
 
     def commit(self) -> None:
         """HOT is done: its rows are a chunk older, and edges have found their place."""
+        finished = self.batch.finished
         for row in self.cohort:
             row.age += 1
+            if row.index in finished:
+                row.finished = True
             if row.held_events:
                 row.held_events = []
             if row.budget is not None:

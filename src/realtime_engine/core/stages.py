@@ -27,7 +27,8 @@ __all__ = [
 class StageBatch:
     """What one step's stages work on, in place.
 
-    Set by the engine: ``slots``, ``conditioning``, ``due``, ``ages``. Filled by the stages: ``data``, ``outputs``.
+    Set by the engine: ``slots``, ``conditioning``, ``due``, ``ages``. Filled by the stages: ``data``, ``outputs``,
+    ``finished``.
 
     Attributes:
         slots: row -> session id, the whole arena; ``None`` for a row that takes no part in this step.
@@ -36,6 +37,10 @@ class StageBatch:
         ages: row -> chunks made since the row was seeded (0 for the first).
         data: workspace that earlier stages leave for later ones of the same batch.
         outputs: session id -> chunk, filled by the last stages; opaque to the engine.
+        finished: rows whose rollout ends with the chunk of this step. A HOT or DEFERRED stage adds them; the engine
+            marks the chunk as the last and steps the row no more until its session is reset. In a pipeline, what HOT
+            has already made of the row's next chunk is discarded. A row whose last chunk was lost to a failure is
+            stepped again, so a model adds a row at its last chunk and at every one after it.
     """
 
     slots: dict[int, str | None]
@@ -44,6 +49,7 @@ class StageBatch:
     ages: dict[int, int] = field(default_factory=dict)
     data: dict[str, Any] = field(default_factory=dict)
     outputs: dict[str, Any] = field(default_factory=dict)
+    finished: set[int] = field(default_factory=set)
 
     def rows_in_order(self) -> list[int]:
         """Rows that take part, ascending."""
@@ -63,6 +69,7 @@ class StageBatch:
             due=ids,
             ages={row: self.ages[row] for row in rows},
             data=dict(self.data),
+            finished=self.finished.intersection(rows),
         )
 
     def drop(self, row: int, session_id: str) -> None:
@@ -72,6 +79,7 @@ class StageBatch:
         self.due.discard(session_id)
         self.ages.pop(row, None)
         self.outputs.pop(session_id, None)
+        self.finished.discard(row)
 
 
 @runtime_checkable

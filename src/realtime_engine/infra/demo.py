@@ -61,6 +61,7 @@ class Demo:
         context: fields -> what the session begins with. Without it, the fields that the client has set.
         page: folder of the demo's own page, with an ``index.html``; served under the demo's own prefix.
         routes: ``"module:attribute"`` of the demo's own routes, imported only when the demo is served.
+        max_chunks: chunks after which a rollout finishes, counted from each attach or reset; ``None``: no limit.
         video_input: what the demo takes of its clients' video (``True``: a default :class:`VideoInput`); ``None`` or
             ``False``: none. Frames come to ``to_conditioning`` as ``window.video``.
 
@@ -81,6 +82,7 @@ class Demo:
     page: Path | None = None
     routes: str | None = None
     video_input: VideoInput | bool | None = None
+    max_chunks: int | None = None
 
     def __post_init__(self) -> None:
         self._check_texts()
@@ -88,6 +90,10 @@ class Demo:
         _check_kind("frames", self.frames, FrameFormat)
         if self.video_input is not None and not isinstance(self.video_input, (VideoInput, bool)):
             raise ValueError(f"video_input must be a VideoInput, True or None, got {self.video_input!r}")
+        if self.max_chunks is not None and (
+            not isinstance(self.max_chunks, int) or isinstance(self.max_chunks, bool) or self.max_chunks < 1
+        ):
+            raise ValueError(f"max_chunks must be an integer of 1 or more, or None, got {self.max_chunks!r}")
         _check_function("build", self.build, "the options")
         _check_function("to_conditioning", self.to_conditioning, "the control window")
         if self.context is not None:

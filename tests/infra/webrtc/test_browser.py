@@ -12,20 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn
+from playwright.async_api import async_playwright
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
 
 from realtime_engine.infra.encoding import Codec
 from realtime_engine.infra.webrtc import CloseReason, ViewerPeer
 
 from ...browser import FLAGS, chromium_path
 from .support import FakeSource, Player, luma, shared, until
-
-playwright = pytest.importorskip("playwright.async_api", reason="needs the playwright package")
-uvicorn = pytest.importorskip("uvicorn", reason="needs uvicorn")
-starlette = pytest.importorskip("starlette.applications", reason="needs starlette")
-
-from starlette.requests import Request  # noqa: E402
-from starlette.responses import HTMLResponse, Response  # noqa: E402
-from starlette.routing import Route  # noqa: E402
 
 AUTOPLAY = "--autoplay-policy=no-user-gesture-required"
 
@@ -86,7 +84,7 @@ class Site:
     @contextlib.asynccontextmanager
     async def serve(self) -> AsyncIterator[Site]:
         routes = [Route("/", self.page), Route("/whep", self.whep, methods=["POST"])]
-        app = starlette.Starlette(routes=routes)
+        app = Starlette(routes=routes)
         server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", ws="none", lifespan="off"))
         server.install_signal_handlers = lambda: None
         serving = asyncio.create_task(server.serve())
@@ -119,7 +117,7 @@ class Site:
 
 @pytest.fixture
 async def page(tmp_path: Path) -> AsyncIterator[Any]:
-    async with playwright.async_playwright() as driver:
+    async with async_playwright() as driver:
         browser = await driver.chromium.launch_persistent_context(
             str(tmp_path / "profile"),
             executable_path=chromium_path(),

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import errno
 import json
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -58,7 +57,7 @@ def interrupt_at(monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
 
     def interrupted(*arguments: Any, **settings: Any) -> float:
         if next(batches) == batch:
-            signal.raise_signal(signal.SIGINT)
+            raise KeyboardInterrupt
         return learn(*arguments, **settings)
 
     monkeypatch.setattr(training, "_learn", interrupted)

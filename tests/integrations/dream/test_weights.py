@@ -10,16 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("safetensors")
+from realtime_engine.integrations.dream.model import DreamModel
+from realtime_engine.integrations.dream.weights import Weights, WeightsError, save
 
-from safetensors.torch import load_file, save_file  # noqa: E402
-
-from realtime_engine.integrations.dream.model import DreamModel  # noqa: E402
-from realtime_engine.integrations.dream.weights import Weights, WeightsError, save  # noqa: E402
-
-from .tiny import SIZES, tiny_network, tiny_weights  # noqa: E402
+from .tiny import SIZES, tiny_network, tiny_weights
 
 CPU = torch.device("cpu")
 ADVICE = "train others with: python -m realtime_engine.integrations.dream.train"

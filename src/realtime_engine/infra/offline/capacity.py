@@ -13,7 +13,7 @@ import numpy as np
 from ...core.clock import NS_PER_S
 from ...core.contract import EngineManifest, RealtimeInterface
 from ...core.inbox import Inbox
-from ...core.messages import Action, Attach, Attached, Chunk, Failed, Rejected
+from ...core.messages import Action, Attach, Attached, Chunk, Failed, Finished, Rejected, Reset
 from ...core.outbox import Outbox, OutboxSession
 from ...core.serve import run_engine
 from ..control_log import ControlLog
@@ -89,9 +89,9 @@ async def measure_capacity(
     try:
         readers: list[_Reader] = []
         for count in _counts(top):
-            arriving = [_Reader(outbox.session(f"bench-{n}"), manifest) for n in range(len(readers), count)]
+            arriving = [_Reader(outbox.session(f"bench-{n}"), inbox, manifest) for n in range(len(readers), count)]
             for reader in arriving:
-                reader.arrive(inbox, demo, fields or {})
+                reader.arrive(demo, fields or {})
             readers += arriving
             await asyncio.wait_for(asyncio.gather(*(reader.attached for reader in arriving)), _TIMEOUT_S)
             await _rest(_WARM_UP_S, readers)
@@ -123,21 +123,22 @@ async def _rest(seconds: float, readers: list[_Reader]) -> None:
 
 
 class _Reader:
-    """Reads one session and notes when its chunks came."""
+    """Reads one session and records when its chunks came; a rollout that ends is started again."""
 
-    def __init__(self, items: OutboxSession, manifest: EngineManifest) -> None:
+    def __init__(self, items: OutboxSession, inbox: Inbox, manifest: EngineManifest) -> None:
         self._items = items
+        self._inbox = inbox
         self._manifest = manifest
         self.attached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.emitted_ns: list[int] = []
         self.step_ns: list[int] = []
         self.task = asyncio.create_task(self._read())
 
-    def arrive(self, inbox: Inbox, demo: Demo, fields: Mapping[str, Any]) -> None:
+    def arrive(self, demo: Demo, fields: Mapping[str, Any]) -> None:
         replay = Replay(demo, ControlLog(), self._items.session_id, rate_hz=self._manifest.rate_hz, fields=fields)
         for message in replay.due(0, 0):
             assert isinstance(message, Attach | Action)
-            inbox.put_nowait(message)
+            self._inbox.put_nowait(message)
 
     def forget(self) -> None:
         self.emitted_ns.clear()
@@ -166,6 +167,8 @@ class _Reader:
             raise RuntimeError(f"the engine refused a session: {item.reason}")
         elif isinstance(item, Failed):
             raise RuntimeError(f"the engine failed a session: {item.error}")
+        elif isinstance(item, Finished):
+            self._inbox.put_nowait(Reset(item.session_id))
         elif isinstance(item, Attached):
             self.attached.set_result(None)
 

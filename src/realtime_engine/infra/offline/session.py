@@ -38,7 +38,9 @@ class OfflineSession:
     function of that.
     """
 
-    def __init__(self, engine: RealtimeInterface, session_id: str = "offline") -> None:
+    def __init__(
+        self, engine: RealtimeInterface, session_id: str = "offline", *, max_chunks: int | None = None
+    ) -> None:
         self._engine = engine
         self._id = session_id
         self._sessions: dict[str, Session] = {}
@@ -56,6 +58,7 @@ class OfflineSession:
             emit=self._chunks.extend,
             leaving=lambda session: False,
             interrupted=lambda: False,
+            max_chunks=max_chunks,
         )
 
     def __enter__(self) -> OfflineSession:
@@ -65,7 +68,7 @@ class OfflineSession:
         self.close()
 
     def play(self, replay: Replay, chunks: int) -> Iterator[Chunk]:
-        """The first ``chunks`` chunks, each when it is made.
+        """The first ``chunks`` chunks, each when it is made; fewer when the rollout ends and the log does not reset it.
 
         Raises:
             RunFailed: the engine refused the session, failed ten times in a row, or gave nothing for a minute.
@@ -75,6 +78,8 @@ class OfflineSession:
             begun = min(self._begun, self._emitted + self._depth - 1)
             for message in replay.due(begun, self._emitted):
                 self._apply(message)
+            if self.finished:
+                return
             made = self._step()
             if made:
                 heard = time.monotonic()
@@ -86,6 +91,12 @@ class OfflineSession:
                 self._emitted += 1
                 if chunk.seq < chunks:
                     yield chunk
+
+    @property
+    def finished(self) -> bool:
+        """Whether the rollout has ended and was not reset."""
+        session = self._sessions.get(self._id)
+        return session is not None and session.finished
 
     def close(self) -> None:
         """Let go of the session, and of the engine."""
