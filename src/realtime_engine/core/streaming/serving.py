@@ -279,7 +279,7 @@ class PipelineServer:
         elif len(self._sessions) + self._count_stuck() >= self._manifest.max_sessions:
             self._reject(msg.session_id, f"all {self._manifest.max_sessions} places are taken")
         else:
-            identity = self._identities.begin(msg.session_id)
+            identity = self._identities.allocate(msg.session_id)
             session = ServedSession(
                 self._pipeline, msg.session_id, identity, self._manifest.rate_hz, self._put, self._broke
             )
@@ -305,7 +305,7 @@ class PipelineServer:
     def _detach(self, msg: Detach, received_ns: int) -> Step | None:
         session = self._sessions.get(msg.session_id)
         if session is None:
-            self._put(Detached(msg.session_id, epoch=self._identities.epoch(msg.session_id)))
+            self._put(Detached(msg.session_id, epoch=self._identities.last_epoch(msg.session_id)))
             return None
         return self._end(session)
 
@@ -395,7 +395,7 @@ class PipelineServer:
 
     def _forget(self, session: ServedSession, epoch: int) -> None:
         del self._sessions[session.session_id]
-        self._identities.end(session.session_id, epoch, session.seq)
+        self._identities.store(session.session_id, epoch, session.seq)
 
     def _count_stuck(self) -> int:
         for session_id in list(self._stuck):
@@ -410,7 +410,7 @@ class PipelineServer:
     def _reject(self, session_id: str, reason: str) -> None:
         session = self._sessions.get(session_id)
         if session is None:
-            self._put(Rejected(session_id, reason, epoch=self._identities.epoch(session_id)))
+            self._put(Rejected(session_id, reason, epoch=self._identities.last_epoch(session_id)))
         else:
             session.answer(Rejected(session_id, reason, epoch=session.epoch))
 
