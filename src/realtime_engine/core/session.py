@@ -233,10 +233,15 @@ class PendingReplies:
         """Whether an answer of this session waits."""
         return any(held.event.session_id == session_id for held in self._held)
 
-    def step_passed(self) -> list[SessionEvent]:
-        """A step has brought out its chunks: the answers whose time has come."""
+    def steps_left(self, session_id: str) -> int:
+        """Steps until the newest answer of this session may be sent; 0 when none waits."""
+        return max((held.steps for held in self._held if held.event.session_id == session_id), default=0)
+
+    def step_passed(self, session_id: str | None = None) -> list[SessionEvent]:
+        """A step, of one session or of all, has brought out its chunks: the answers whose time has come."""
         for held in self._held:
-            held.steps -= 1
+            if session_id in (None, held.event.session_id):
+                held.steps -= 1
         ready = [held.event for held in self._held if held.steps <= 0]
         self._held = [held for held in self._held if held.steps > 0]
         return ready

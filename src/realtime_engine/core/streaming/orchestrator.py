@@ -105,6 +105,11 @@ class StreamingPipelineOrchestrator:
     ) -> None:
         self.close()
 
+    @property
+    def spec(self) -> StreamingPipelineSpec:
+        """The graph."""
+        return self._graph.spec
+
     # -- sessions
 
     def create_session(self, session_id: str, final_sequence_id: int | None = None) -> int:
