@@ -766,10 +766,9 @@ async def test_the_monitor_counts_what_a_stage_graph_does(model: CountingModel) 
 async def test_the_monitor_tells_of_one_session(model: CountingModel, gate: Turnstile) -> None:
     monitor = ServeMonitor()
     async with served(model, monitor=monitor) as table:
-        player, other = await table.join("a"), await table.join("b")
+        player = await table.join("a")
         assert monitor.pipeline is not None
         await gate.await_entry()
-        await other.chunks(3)
         now = monitor.pipeline.session_snapshot("a")
         assert now is not None and now.stages["act"].in_flight == 1 and now.stages["act"].completed == 0
         assert now.real_time_factor is None
