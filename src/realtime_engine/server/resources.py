@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ..core.contract import EngineManifest
 from ..core.inbox import Inbox
+from ..core.monitor import ServeMonitor
 from ..core.outbox import Outbox
 from ..infra.control_log import ControlRecorder
 from ..infra.copy_stats import CopyStats
@@ -33,6 +34,7 @@ class ServerResources:
     manifest: EngineManifest
     inbox: Inbox
     outbox: Outbox
+    monitor: ServeMonitor
     jpeg: JpegEncoder
     pool: Executor
     encoders: Encoders

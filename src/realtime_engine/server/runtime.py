@@ -100,6 +100,7 @@ class Runtime:
                 host.manifest,
                 host.inbox,
                 host.outbox,
+                host.monitor,
                 self._jpeg,
                 self._pool,
                 self._encoders,

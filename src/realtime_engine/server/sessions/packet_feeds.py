@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ...core.monitor import PipelineSnapshot
 from ...infra.controls import timing_message
 from ...infra.controls.schema import PresentedMessage, ShownFrame
 from ...infra.encoding import Codec
@@ -13,6 +14,7 @@ from ...infra.publisher import FramePublisher
 from ...infra.telemetry.frame_latency import FrameLatencyTracker, PageClock, PresentedFrame
 from ...infra.webcodecs import PacketFeed
 from ...infra.webrtc import EncodedFrame, SharedVideo
+from .stage_statistics import stage_statistics
 
 TRANSPORT = "webcodecs"
 
@@ -62,14 +64,17 @@ class PacketFeeds:
                 self._joiner.left(name)
 
 
-def acknowledge(joiner: FrameLatencyTracker, message: PresentedMessage) -> list[dict[str, Any]]:
+def acknowledge(
+    joiner: FrameLatencyTracker, pipeline: Callable[[], PipelineSnapshot | None], message: PresentedMessage
+) -> list[dict[str, Any]]:
     """Join what a page tells with what is known of its frames; the reply is how long they take, if it asks."""
     clock = PageClock(message.clock.offset, message.clock.uncertainty)
     joiner.presented(message.viewer, map(_told, message.frames), clock)
     if not message.timing:
         return []
     transport = joiner.transport_of(message.viewer)
-    return [timing_message(transport, {} if transport is None else joiner.times.snapshot(transport))]
+    frames, stages = {} if transport is None else joiner.times.snapshot(transport), pipeline()
+    return [timing_message(transport, frames, () if stages is None else stage_statistics(stages))]
 
 
 def _told(frame: ShownFrame) -> PresentedFrame:

@@ -6,7 +6,7 @@ import asyncio
 import functools
 import logging
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...core.clock import MONOTONIC, NS_PER_S
@@ -24,6 +24,7 @@ from ...core.messages import (
     SessionEvent,
     SetActive,
 )
+from ...core.monitor import PipelineSnapshot, StageSpan
 from ...infra.control_log import UNRECORDED
 from ...infra.controls import ControlState, event_message
 from ...infra.jpeg import JpegFrame, JpegPublisher
@@ -75,6 +76,7 @@ class DemoSession:
         self._asking = EngineRequests(equipment.inbox.put_nowait, config.stall_timeout_s)
         self._jpeg, self._pool = equipment.jpeg, equipment.pool
         self._recorder = equipment.recorder
+        self._monitor = equipment.monitor
         self._log = UNRECORDED if self._recorder is None else self._recorder.begin(self.id)
         self._resetting = asyncio.Lock()
         self._ending = False
@@ -97,7 +99,7 @@ class DemoSession:
             put=equipment.inbox.put_nowait,
             tell=self.clients.tell,
             on_heard=lambda: self.attention.hear(MONOTONIC.now_ns()),
-            on_presented=functools.partial(acknowledge, self.joiner),
+            on_presented=functools.partial(acknowledge, self.joiner, self._stages),
             video=self.video_input,
             log=self._log,
         )
@@ -241,6 +243,15 @@ class DemoSession:
         """End all that is shown, whatever the engine does."""
         self.publisher.close()
         self.over.set()
+
+    def stage_spans(self, since_ns: int) -> Sequence[StageSpan]:
+        """The work of the model's stages for it, where the engine serves a stage graph."""
+        pipeline = self._monitor.pipeline
+        return () if pipeline is None else pipeline.session_spans(self.id, since_ns)
+
+    def _stages(self) -> PipelineSnapshot | None:
+        pipeline = self._monitor.pipeline
+        return None if pipeline is None else pipeline.session_snapshot(self.id)
 
     def _attended_ns(self) -> int:
         """When somebody last watched or steered, as far as can be told now; recordings do not count."""
