@@ -21,7 +21,7 @@ from ..core.waiters import call_soon
 from ..infra.control_log import ControlRecorder
 from ..infra.demo import Demo
 from ..infra.extras import MissingDependencyError
-from ..infra.loading import LoadProgress, hearing_progress
+from ..infra.loading import LoadProgress, listening_to_progress
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class EngineHost:
         self._stop.set()
 
     def _build(self) -> _Built:
-        with hearing_progress(self._note_progress):
+        with listening_to_progress(self._note_progress):
             engine = self._demo.build_engine(self._options)
         return _Built(engine, engine.manifest())
 

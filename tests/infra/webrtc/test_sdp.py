@@ -12,7 +12,7 @@ from realtime_engine.infra.color import to_rgb
 from realtime_engine.infra.encoding.base import Codec
 from realtime_engine.infra.webrtc.errors import BadOfferError
 from realtime_engine.infra.webrtc.sdp import (
-    COLOURS_URI,
+    COLOR_SPACE_URI,
     Colours,
     find_color_extension,
     label,
@@ -273,7 +273,7 @@ def test_what_the_stream_says_itself_counts() -> None:
     assert image.colorspace == 6 and image.color_range == ColorRange.UNSPECIFIED
 
 
-@pytest.mark.parametrize(("line", "number"), [(f"a=extmap:8 {COLOURS_URI}\r\n", 8), ("", None)])
+@pytest.mark.parametrize(("line", "number"), [(f"a=extmap:8 {COLOR_SPACE_URI}\r\n", 8), ("", None)])
 def test_its_number_is_found(line: str, number: int | None) -> None:
     text = f"v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\nm=video 9 UDP/TLS/RTP/SAVPF 96\r\na=mid:0\r\n{line}"
     assert find_color_extension(SessionDescription.parse(text).media[0]) == number

@@ -21,12 +21,11 @@ from ...core.loglimit import LogLimiter
 from ..color import to_rgb
 from ..encoding.base import Codec
 from ..video_input import VideoInput
-from . import sdp as colours
 from .aiortc_internals import bound_decoding, bound_sources, emit_at_marker, hear_extension, request_keyframe
 from .codecs import codec_capabilities
 from .ice import IceConfig
 from .peer import Liveness, Patience, RemotePeer, packets_received
-from .sdp import Colours, PublishOffer, label, parse_publish_offer, read_colours
+from .sdp import COLOR_SPACE_URI, Colours, PublishOffer, label, parse_publish_offer, read_colours
 
 _log = LogLimiter(logging.getLogger(__name__), MONOTONIC)
 
@@ -231,7 +230,7 @@ class PublisherPeer(RemotePeer[PublisherEnd]):
         bound_sources(self._receiver, _MAX_SOURCES)  # of the transport that all sections share from now on
         extension = self._publication.colour_extension
         if extension is not None:
-            hear_extension(self._transceiver, extension, colours.URI, self._hear_colours)
+            hear_extension(self._transceiver, extension, COLOR_SPACE_URI, self._hear_colours)
 
     def _begin(self) -> None:
         self.answer = self._publication.answer(self.answer)

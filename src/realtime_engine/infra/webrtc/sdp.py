@@ -15,7 +15,7 @@ from ..encoding.base import Codec
 from .errors import BadCandidateError, BadOfferError
 from .ice import keep_usable_candidates
 
-URI = "http://www.webrtc.org/experiments/rtp-hdrext/playout-delay"
+PLAYOUT_DELAY_URI = "http://www.webrtc.org/experiments/rtp-hdrext/playout-delay"
 IMMEDIATELY = bytes(3)  # 12 bits of least and 12 bits of most delay, both in units of 10 ms
 
 _ONE_BYTE_IDS = range(1, 15)  # RFC 8285: other numbers need headers that a viewer may not read
@@ -24,7 +24,7 @@ _ONE_BYTE_IDS = range(1, 15)  # RFC 8285: other numbers need headers that a view
 def find_playout_extension(video: MediaDescription) -> int | None:
     """The number that the section gives the extension; ``None`` if it lacks it."""
     for extension in video.rtp.headerExtensions:
-        if extension.uri == URI and extension.id in _ONE_BYTE_IDS:
+        if extension.uri == PLAYOUT_DELAY_URI and extension.id in _ONE_BYTE_IDS:
             return int(extension.id)
     return None
 
@@ -155,7 +155,7 @@ def _names(codecs: Sequence[Codec] | frozenset[Codec]) -> str:
     return ", ".join(sorted(codec.value for codec in codecs)) or "none"
 
 
-COLOURS_URI = "http://www.webrtc.org/experiments/rtp-hdrext/color-space"
+COLOR_SPACE_URI = "http://www.webrtc.org/experiments/rtp-hdrext/color-space"
 
 _UNSPECIFIED = 2
 _RANGES = {1: ColorRange.MPEG, 2: ColorRange.JPEG}
@@ -170,7 +170,7 @@ class Colours(NamedTuple):
 
 def find_color_extension(video: MediaDescription) -> int | None:
     """The number that the section gives the extension; ``None`` if it lacks it."""
-    return next((int(each.id) for each in video.rtp.headerExtensions if each.uri == COLOURS_URI), None)
+    return next((int(each.id) for each in video.rtp.headerExtensions if each.uri == COLOR_SPACE_URI), None)
 
 
 def read_colours(value: bytes) -> Colours | None:

@@ -17,7 +17,7 @@ from .data_channel import ControlsChannel, OnControls
 from .frame_identity import frame_message
 from .ice import IceConfig
 from .peer import Liveness, Patience, RemotePeer, packets_received
-from .sdp import IMMEDIATELY, URI, Offer, parse_offer
+from .sdp import IMMEDIATELY, PLAYOUT_DELAY_URI, Offer, parse_offer
 from .shared_video import SharedVideo
 from .track import SentFrame, ViewerTrack
 
@@ -147,7 +147,7 @@ class ViewerPeer(RemotePeer[CloseReason]):
             if transceiver is not self._transceiver:  # it would be decoded, and kept for somebody who reads it
                 transceiver.direction = "inactive"
         if self._offer.playout_extension is not None:
-            extend_headers(self._transceiver, self._offer.playout_extension, URI, IMMEDIATELY)
+            extend_headers(self._transceiver, self._offer.playout_extension, PLAYOUT_DELAY_URI, IMMEDIATELY)
 
     def _begin(self) -> None:
         self._start(self._watch(), "watch a viewer")

@@ -189,9 +189,9 @@ class DemoSession:
         """
         self._life = asyncio.create_task(self._live(), name=f"session {self.id}")
         state = self.steering.state
-        self._log.attached(state.given_fields, state.drawn_fields)
+        self._log.on_attach(state.given_fields, state.drawn_fields)
         self._asking.ask(Attach(self.id, context))
-        self._log.noted("act")
+        self._log.record("act")
         self.steering.act()  # so that the first step knows the fields
         try:
             await self._asking.answer(self._asking.attached)
@@ -211,7 +211,7 @@ class DemoSession:
             self._check_alive()
             staged = stage_fields(self.steering.state, values)
             context = context_of(self._demo, self.steering.state.window(staged).fields)
-            self._log.noted("reset", fields=dict(values))
+            self._log.record("reset", fields=dict(values))
             self._asking.ask(Reset(self.id, context))
             self.steering.begin_anew(values, staged)
             await self._asking.answer(self._asking.reset)
@@ -299,7 +299,7 @@ class DemoSession:
             if self.recordings is not None:
                 await self.recordings.close()
             if self._recorder is not None:
-                self._recorder.forget(self.id)
+                self._recorder.end(self.id)
             logger.info("session %s is over", self.id)
             self._on_over(self)
 
