@@ -116,11 +116,11 @@ class Membership(abc.ABC, Generic[S]):
 
     @abc.abstractmethod
     def steps_in_flight(self, session: S) -> int:
-        """Calls of ``replies.step_passed`` until the chunks of a session that were begun have been sent."""
+        """Calls of ``replies.on_step`` until the chunks of a session that were begun have been sent."""
 
     def detach_unknown(self, session_id: str) -> None:
         """Reply to the detach of a session that is not attached."""
-        self.put((Detached(session_id, epoch=self.identities.epoch(session_id)),))
+        self.put((Detached(session_id, epoch=self.identities.last_epoch(session_id)),))
 
     def announce(self, session: S) -> None:
         """Send the reply to the attach or reset of a session, if it is still to come."""
@@ -182,7 +182,7 @@ class Membership(abc.ABC, Generic[S]):
     def forget(self, session: S) -> None:
         """Remove a session; its id goes on counting when it comes back."""
         del self.sessions[session.session_id]
-        self.identities.end(session.session_id, session.epoch, session.seq)
+        self.identities.store(session.session_id, session.epoch, session.seq)
 
     def ended(self, session: S, error: BaseException | None) -> None:
         """Report that a session is gone: ``Detached``, or ``Failed(fatal=True)`` with the error it ended by."""
@@ -205,19 +205,19 @@ class Membership(abc.ABC, Generic[S]):
         if session is not None:
             self.reply(session, Rejected(session_id, reason, epoch=session.epoch))
         else:
-            self.put((Rejected(session_id, reason, epoch=self.identities.epoch(session_id)),))
+            self.put((Rejected(session_id, reason, epoch=self.identities.last_epoch(session_id)),))
 
     def reply(self, session: S, event: SessionEvent, after: int = 0) -> None:
         """Send an event, never before an older reply; ``after`` steps must pass before."""
         waiting = self.replies.steps_left(session.session_id)
         if after or waiting:
-            self.replies.hold(event, max(after, waiting))
+            self.replies.add(event, max(after, waiting))
         else:
             self.put((event,))
 
     def flush_replies(self, session: S) -> None:
         """Send the replies that wait for chunks, because no chunk will come before them."""
-        self.put(self.replies.take(session.session_id))
+        self.put(self.replies.pop(session.session_id))
 
     def put(self, items: Sequence[OutboxItem]) -> None:
         """Send chunks and events."""

@@ -284,7 +284,7 @@ class PipelineServer(Membership[ServedSession]):
             self._pipeline,
             msg.session_id,
             msg.context,
-            self.identities.begin(msg.session_id),
+            self.identities.allocate(msg.session_id),
             interval_ns=self._interval_ns,
             callbacks=self._callbacks,
             monitor=self.monitor,
@@ -388,7 +388,7 @@ class PipelineServer(Membership[ServedSession]):
             stamps=stamps,
         )
         session.seq += 1
-        self.put((sent, *self.replies.step_passed(session.session_id)))
+        self.put((sent, *self.replies.on_step(session.session_id)))
 
     def _on_skipped(self, session: ServedSession, error: BaseException) -> None:
         """A mapping of the author's raised: nothing was pushed, and the rollout goes on, unless it is too often."""
