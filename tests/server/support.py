@@ -195,7 +195,7 @@ async def _serve(server: DemoServer) -> None:
 
 async def frame_where(session: DemoSession, condition: Callable[[tuple[int, int, int]], bool]) -> Frame:
     """The first frame whose colour is as wanted, watching until it comes."""
-    with session.publisher.subscribe() as viewer:
+    with session.media.frames.subscribe() as viewer:
         while True:
             frame = await viewer.next()
             if condition(colour(frame.pixels)):
