@@ -6,6 +6,7 @@ import ipaddress
 import math
 import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from ..infra.encoding import ENCODER_CHOICES, MAX_BITRATE, MIN_BITRATE
@@ -31,6 +32,7 @@ class ServerConfig:
         host: address to listen on; ``0.0.0.0`` listens on all interfaces.
         port: port to listen on; 0 picks a free one.
         token: token that clients must send to start a session; without one, every client may.
+        token_file: file that contains the token, such as a container secret; surrounding whitespace is ignored.
         open: allow an address other than loopback without a token.
         idle_timeout_s: seconds without viewers and controls after which a session ends.
         viewer_grace_s: seconds without viewers after which a session is paused.
@@ -61,7 +63,8 @@ class ServerConfig:
 
     host: str = "127.0.0.1"
     port: int = 8000
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
+    token_file: str | None = None
     open: bool = False
     idle_timeout_s: float = 30.0
     viewer_grace_s: float = 2.0
@@ -86,6 +89,8 @@ class ServerConfig:
     shutdown_timeout_s: float = 5.0
 
     def __post_init__(self) -> None:
+        if self.token_file is not None:
+            self._read_token(self.token_file)
         for name in _ABOVE_ZERO:
             _check_number(name, getattr(self, name), above_zero=True)
         for name in ("viewer_grace_s", "media_age_budget_ms"):
@@ -123,6 +128,16 @@ class ServerConfig:
     def ice(self) -> IceConfig:
         """The ICE settings of WebRTC."""
         return self._make_ice()
+
+    def _read_token(self, path: str) -> None:
+        try:
+            token = Path(path).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            raise ValueError(f"token_file {path!r} cannot be read: {reason}") from error
+        if self.token not in (None, token):
+            raise ValueError(f"token and token_file {path!r} differ: set one of them")
+        object.__setattr__(self, "token", token)
 
     def _make_ice(self) -> IceConfig:
         return IceConfig(

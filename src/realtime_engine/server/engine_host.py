@@ -7,7 +7,7 @@ import enum
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pydantic import BaseModel
 
@@ -21,7 +21,7 @@ from ..core.waiters import call_soon
 from ..infra.control_log import ControlRecorder
 from ..infra.demo import Demo
 from ..infra.extras import MissingDependencyError
-from ..infra.loading import LoadProgress, hearing_progress
+from ..infra.loading import LoadProgress, listening_to_progress
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class EngineHost:
     Attributes:
         inbox: messages to the engine.
         outbox: chunks and events from the engine.
-        monitor: counters of its loop; an engine with a loop of its own does not move them.
+        monitor: counters of its loop; an engine with its own ``serve`` updates them if that accepts ``monitor``.
         state: whether the engine is loading, ready or failed.
         manifest: what the engine declares; ``None`` until it is ready.
         error: why it failed, a line for people; ``None`` if it has not.
@@ -97,7 +97,7 @@ class EngineHost:
         self._stop.set()
 
     def _build(self) -> _Built:
-        with hearing_progress(self._on_progress):
+        with listening_to_progress(self._on_progress):
             engine = self._demo.build_engine(self._options)
         return _Built(engine, engine.manifest())
 
@@ -105,9 +105,14 @@ class EngineHost:
         self.progress = progress
 
     async def _serve(self, engine: RealtimeInterface) -> None:
-        own_loop = callable(getattr(engine, "serve", None))
-        options: dict[str, Any] = {} if own_loop else {"monitor": self.monitor}
-        await run_engine(engine, self.inbox, self.outbox, stop=self._stop, **options)
+        await run_engine(
+            engine,
+            self.inbox,
+            self.outbox,
+            stop=self._stop,
+            monitor=self.monitor,
+            max_chunks=self._demo.max_chunks,
+        )
 
     def _fail(self, error: str) -> None:
         self.state = EngineState.FAILED

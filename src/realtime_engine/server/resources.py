@@ -62,7 +62,7 @@ class ServerResources:
     def close_log(self, session_id: str) -> None:
         """Stop recording the session's controls."""
         if self.recorder is not None:
-            self.recorder.forget(session_id)
+            self.recorder.end(session_id)
 
 
 def frame_rate(manifest: EngineManifest) -> float:

@@ -75,7 +75,7 @@ class SessionControls:
         log: SessionLog = UNRECORDED,
     ) -> None:
         self.state = state
-        self.state.on_release = lambda: log.noted("release")
+        self.state.on_release = lambda: log.record("release")
         self._demo = demo
         self._session_id = session_id
         self._hooks = hooks
@@ -109,7 +109,7 @@ class SessionControls:
         try:
             conditioning = self._demo.to_conditioning(window)
             edges = self.state.take_edges()
-            self._log.acting()
+            self._log.on_action()
             self._hooks.put(Action(self._session_id, conditioning, edges, window.action_id))
         except Exception as error:  # the demo's own code may raise anything
             _log.error("to_conditioning failed", error, self._session_id)
@@ -117,11 +117,11 @@ class SessionControls:
 
     def record_attach(self) -> None:
         """Record the fields that the session starts with."""
-        self._log.attached(self.state.given_fields, self.state.drawn_fields)
+        self._log.on_attach(self.state.given_fields, self.state.drawn_fields)
 
     def send_initial_action(self) -> None:
         """Send the first action of an epoch, which starts without conditioning."""
-        self._log.noted("act")
+        self._log.record("act")
         self.send_action()
 
     def stage_reset(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -134,7 +134,7 @@ class SessionControls:
         """
         staged = stage_fields(self.state, values)
         context = make_context(self._demo, self.state.window(staged).fields)
-        self._log.noted("reset", fields=dict(values))
+        self._log.record("reset", fields=dict(values))
         self._staged_reset = values, staged
         return context
 
@@ -143,7 +143,7 @@ class SessionControls:
         if self._staged_reset is None:
             return
         (values, _), self._staged_reset = self._staged_reset, None
-        self._log.begun(accepted)
+        self._log.on_reset_reply(accepted)
         for reply in self.state.update_fields(values) if accepted else ():  # a later message may contradict them
             self._hooks.broadcast(reply)
         self.send_action()
@@ -167,7 +167,7 @@ class SessionControls:
         except MessageRefused as refusal:
             replies = refusal.replies()
         if not replies:  # neither refused nor a ping
-            self._log.told(message)
+            self._log.on_message(message)
             self.send_action()
         self._schedule_expiry()
         return replies

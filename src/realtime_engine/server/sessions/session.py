@@ -17,6 +17,7 @@ from ...core.messages import (
     Detach,
     Detached,
     Failed,
+    Finished,
     Rejected,
     Reset,
     ResetDone,
@@ -77,6 +78,7 @@ class DemoSession:
             timeout_s=config.idle_timeout_s,
             on_wanted=self._on_frames_wanted,
             on_timeout=self._on_idle_timeout,
+            clock=MONOTONIC,
         )
         self.media = SessionMedia(resources, self.id, self.idle, self.connections, self.receive_text)
         self.publishers = self._make_publishers(resources)
@@ -249,6 +251,8 @@ class DemoSession:
         """Handle an event of the engine; false if it is the session's last."""
         if isinstance(event, (Attached, ResetDone)):
             self._on_epoch(event)
+        elif isinstance(event, Finished):
+            self.run_state.finished = True
         elif isinstance(event, ActiveChanged):
             self.run_state.on_reply()
             return True  # clients are informed of their own pauses only, by set_paused
@@ -263,6 +267,7 @@ class DemoSession:
 
     def _on_epoch(self, event: Attached | ResetDone) -> None:
         self.epoch = event.epoch
+        self.run_state.finished = False
         self.controls.finish_reset(accepted=True)
         resolve(self._requests.attached if isinstance(event, Attached) else self._requests.reset, None)
 
