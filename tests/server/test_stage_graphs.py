@@ -69,7 +69,7 @@ def stage_demo(**given: Any) -> Demo:
 
 
 async def chunks(place: Place, served: Any, count: int) -> None:
-    published = served.session(place).publisher.statistics
+    published = served.session(place).media.frames.statistics
     wanted = published().published + count
     await until(lambda: published().published >= wanted)
 
@@ -106,7 +106,7 @@ async def test_a_failing_stage_counts_as_the_alert_expects() -> None:
     async with in_process(stage_demo()) as served:
         place = await served.take()
         messages: list[str] = []
-        served.session(place).clients.join("test", messages.append)
+        served.session(place).connections.add("test", messages.append)
         await place.send(1, fields={"prompt": "fail"})
         await until(lambda: served.runtime.host.monitor.failed >= 2)
         now = await read(served)
@@ -161,7 +161,7 @@ async def test_a_rollout_that_reaches_the_limit_finishes() -> None:
     async with in_process(stage_demo(max_chunks=5)) as served:
         place = await served.take()
         messages: list[str] = []
-        served.session(place).clients.join("test", messages.append)
+        served.session(place).connections.add("test", messages.append)
         await until(lambda: any('"finished"' in message for message in messages))
         assert served.runtime.host.monitor.chunks == 5
         await asyncio.wait_for(place.request("POST", "reset", json={}), 10)
