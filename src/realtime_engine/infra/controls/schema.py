@@ -6,7 +6,7 @@ The data channel, the WebSocket and REST carry the same text. docs/protocol.md e
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StringConstraints, TypeAdapter
@@ -379,8 +379,10 @@ def frame_message(frame: FrameId, rtp: int | None = None) -> dict[str, Any]:
     }
 
 
-def timing_message(transport: str | None, stages: Mapping[str, WindowSnapshot]) -> dict[str, Any]:
-    """The timing message with the latency of each stage, by its name."""
+def timing_message(
+    transport: str | None, stages: Mapping[str, WindowSnapshot], pipeline: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
+    """The timing message with the latency of each stage, by its name; ``pipeline``: the model's own stages."""
     listed = [
         {
             "stage": name,
@@ -391,7 +393,8 @@ def timing_message(transport: str | None, stages: Mapping[str, WindowSnapshot]) 
         }
         for name, times in stages.items()
     ]
-    return {"v": PROTOCOL_VERSION, "type": "timing", "transport": transport, "stages": listed}
+    message = {"v": PROTOCOL_VERSION, "type": "timing", "transport": transport, "stages": listed}
+    return message | {"pipeline": list(pipeline)} if pipeline else message
 
 
 _EVENT_NAMES: dict[type[core.SessionEvent], str] = {
