@@ -10,7 +10,6 @@ from .errors import (
     PeerClosedError,
     WebRtcError,
 )
-from .frame_identity import FrameInfo, frame_message, parse_frame_message
 from .ice import IceConfig, IceServer, TurnSecret
 from .peer import Patience, RemotePeer, close_all
 from .publisher_peer import PublisherEnd, PublisherPeer, ReceivedPicture
@@ -30,7 +29,6 @@ __all__ = [
     "BadOfferError",
     "CloseReason",
     "EncodedFrame",
-    "FrameInfo",
     "IceConfig",
     "IceServer",
     "Loss",
@@ -57,6 +55,4 @@ __all__ = [
     "WebRtcReceiver",
     "find_route",
     "close_all",
-    "frame_message",
-    "parse_frame_message",
 ]

@@ -16,12 +16,12 @@ from aiortc.mediastreams import MediaStreamError
 from numpy.typing import NDArray
 
 from ...core.clock import MONOTONIC
+from ..controls import FrameInfo, parse_frame_message
 from ..encoding.base import Codec
 from .aiortc_internals import reassemble, received_timestamp, request_missing
 from .codecs import DEFAULT_CODECS, codec_capabilities
 from .data_channel import LABEL
 from .errors import BadAnswerError, PeerClosedError
-from .frame_identity import FrameInfo, parse_frame_message
 from .ice import IceConfig, keep_usable_candidates
 from .jitter_buffer import EncodedPicture, NackGenerator, Piece, Reassembly, begins_keyframe
 

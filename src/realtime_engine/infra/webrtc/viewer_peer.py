@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import json
 from collections.abc import Callable, Sequence
 
 from aiortc import RTCPeerConnection, RTCRtpSender
 
 from ...core.clock import MONOTONIC, Clock
+from ..controls import frame_message
 from ..encoding.base import Codec
 from ..frame import FrameId
 from .aiortc_internals import extend_headers
 from .codecs import DEFAULT_CODECS, codec_capabilities
 from .data_channel import ControlsChannel, OnControls
-from .frame_identity import frame_message
 from .ice import IceConfig
 from .peer import Liveness, Patience, RemotePeer, packets_received
 from .sdp import IMMEDIATELY, PLAYOUT_DELAY_URI, Offer, parse_offer
 from .shared_video import SharedVideo
 from .track import SentFrame, ViewerTrack
 
-FrameMessage = Callable[[int, FrameId], "str | None"]
+_to_json = json.JSONEncoder(separators=(",", ":")).encode
+
+FrameText = Callable[[int, FrameId], "str | None"]
+
+
+def frame_text(rtp: int, frame_id: FrameId) -> str:
+    """The frame message of the controls protocol, as text."""
+    return _to_json(frame_message(frame_id, rtp))
 
 
 class CloseReason(str, enum.Enum):
@@ -55,7 +63,7 @@ class ViewerPeer(RemotePeer[CloseReason]):
         on_controls: OnControls,
         on_closed: Callable[[CloseReason], None] | None,
         on_sent: Callable[[SentFrame], None] | None,
-        message: FrameMessage | None,
+        message: FrameText | None,
         patience: Patience,
         clock: Clock,
     ) -> None:
@@ -95,7 +103,7 @@ class ViewerPeer(RemotePeer[CloseReason]):
         on_sent: Callable[[SentFrame], None] | None = None,
         codecs: Sequence[Codec] = DEFAULT_CODECS,
         ice: IceConfig | None = None,
-        message: FrameMessage | None = frame_message,
+        message: FrameText | None = frame_text,
         patience: Patience | None = None,
         clock: Clock = MONOTONIC,
     ) -> ViewerPeer:
