@@ -90,7 +90,7 @@ class ViewerPeer(RemotePeer[CloseReason]):
         self._transceiver = transceiver
         self._sender: RTCRtpSender = transceiver.sender
         self._track.use(self._sender)
-        connection.on("datachannel", self._controls.take)
+        connection.on("datachannel", self._controls.attach)
 
     @classmethod
     async def accept(

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Request, WebSocket, WebSocketDisconnect
 from pydantic import Field, JsonValue, RootModel
 
-from ...infra.rate_limit import TokenBucket
+from ...infra.rate_limit import MESSAGES_PER_S, TokenBucket
 from ..bodies import json_body, read_model
 from ..runtime import runtime_of
 from ..sessions.session import DemoSession
@@ -21,7 +21,7 @@ router = APIRouter(tags=["controls"])
 
 _MAX_UNSENT = 256
 _MAX_UNSENT_REPLIES = _MAX_UNSENT // 2  # the rest is for events, which do not wait
-_MESSAGES_PER_S, _BURST = 500.0, 100.0
+_BURST = 100.0
 _CHARACTERS_PER_MESSAGE = 1024  # a longer one counts as several
 _TURN = 4  # messages until others have theirs
 _TIMEOUT_S = 10.0
@@ -43,7 +43,7 @@ class ControlsConnection:
         self._session = session
         self._unsent: asyncio.Queue[str] = asyncio.Queue(_MAX_UNSENT)
         self._too_slow = asyncio.Event()
-        self._bucket = TokenBucket(_MESSAGES_PER_S, _BURST)
+        self._bucket = TokenBucket(MESSAGES_PER_S, _BURST)
 
     async def run(self) -> None:
         self._session.clients.join(self, self._send)
@@ -74,7 +74,7 @@ class ControlsConnection:
 
     async def _let_others(self, length: int, count: int) -> None:
         """Whoever says too much is not listened to for a while, and whoever takes no replies is told no more."""
-        delay_s = self._bucket.take(1 + length // _CHARACTERS_PER_MESSAGE)
+        delay_s = self._bucket.reserve(1 + length // _CHARACTERS_PER_MESSAGE)
         if delay_s or count % _TURN == 0:
             await asyncio.sleep(delay_s)
         if self._unsent.qsize() >= _MAX_UNSENT_REPLIES:

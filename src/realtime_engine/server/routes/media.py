@@ -12,7 +12,7 @@ from fastapi.responses import Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from ...infra.mjpeg import HEADERS, format_frame_id
-from ...infra.rate_limit import TokenBucket
+from ...infra.rate_limit import MESSAGES_PER_S, TokenBucket
 from ...infra.webcodecs import BadMessageError, PacketFeed, parse_viewer_message
 from ..problems import Problem
 from ..runtime import runtime_of
@@ -79,7 +79,7 @@ async def frame(session: Watched) -> Response:
     return Response(picture.data, headers=headers, media_type="image/jpeg")
 
 
-_MESSAGES_PER_S, _BURST = 500.0, 100.0
+_BURST = 100.0
 _MAX_REASON = 100  # a close frame holds 123 bytes of it
 
 
@@ -101,7 +101,7 @@ class VideoConnection:
         self._socket = socket
         self._session = session
         self._feed = feed
-        self._bucket = TokenBucket(_MESSAGES_PER_S, _BURST)
+        self._bucket = TokenBucket(MESSAGES_PER_S, _BURST)
         self._refusal: str | None = None
 
     async def run(self) -> None:
@@ -115,7 +115,7 @@ class VideoConnection:
             except BadMessageError as error:
                 self._refusal = str(error)
                 return
-            if delay_s := self._bucket.take(1):
+            if delay_s := self._bucket.reserve():
                 await asyncio.sleep(delay_s)
 
     async def _write(self) -> None:
