@@ -204,7 +204,8 @@ def measure_all(scale: float) -> Figures:
 
 def measure_delivery(way: str, seconds: float) -> Figures:
     """Latency from the end of the step to the reader, and CPU a chunk, for one session at 1000 chunks a second."""
-    from realtime_engine import Attach, Chunk, CpuReferenceEngine, Inbox, Outbox, default_serve
+    from realtime_engine import Attach, Chunk, Inbox, Outbox, default_serve
+    from realtime_engine.examples import CpuReferenceEngine
 
     latencies: list[float] = []
 

@@ -31,7 +31,7 @@ from realtime_engine.testing import (
     ScriptedEngine,
 )
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 class BatonClock:
@@ -43,7 +43,7 @@ class BatonClock:
     def __init__(self) -> None:
         self.now = 0
         self.waits: list[int | None] = []
-        self.gave_way = 0
+        self.yields = 0
         self._parked = threading.Semaphore(0)
         self._resume = threading.Semaphore(0)
 
@@ -58,8 +58,8 @@ class BatonClock:
         if not rung and until_ns is not None:
             self.now = max(self.now, until_ns)
 
-    def give_way(self) -> None:
-        self.gave_way += 1
+    def yield_now(self) -> None:
+        self.yields += 1
 
     def ended(self) -> None:
         self._parked.release()
@@ -164,9 +164,21 @@ class EchoStage:
 
 
 class EchoModel:
-    """A stage model whose chunks are :class:`ScriptedChunk`, with ``style`` as its heavy key."""
+    """A stage model whose chunks are :class:`ScriptedChunk`, with ``style`` as its heavy key.
 
-    def __init__(self, max_sessions: int = 8, rate_hz: float = 60.0) -> None:
+    Its rollouts end after ``rollout_chunks``, if given, as a stage on the lane ``ends_on`` reports.
+    """
+
+    def __init__(
+        self,
+        max_sessions: int = 8,
+        rate_hz: float = 60.0,
+        *,
+        rollout_chunks: int | None = None,
+        ends_on: Lane = Lane.HOT,
+    ) -> None:
+        self._rollout_chunks = rollout_chunks
+        self._ends_on = ends_on
         self._manifest = EngineManifest(max_sessions, rate_hz=rate_hz)
         self.contexts: dict[int, dict[str, Any]] = {}
         self.seeded: list[list[int]] = []
@@ -204,12 +216,18 @@ class EchoModel:
             for row in batch.rows_in_order()
             if (session_id := batch.session_at(row)) is not None
         }
+        self._end_rollouts(batch, Lane.HOT)
 
     def _decode(self, batch: StageBatch) -> None:
         for row in batch.rows_in_order():
             session_id = batch.session_at(row)
             assert session_id is not None
             batch.outputs[session_id] = batch.data["made"][session_id]
+        self._end_rollouts(batch, Lane.DEFERRED)
+
+    def _end_rollouts(self, batch: StageBatch, lane: Lane) -> None:
+        if self._rollout_chunks is not None and lane is self._ends_on:
+            batch.finished.update(row for row, age in batch.ages.items() if age + 1 >= self._rollout_chunks)
 
 
 def composed(max_sessions: int, plan: FaultPlan | None = None, **options: Any) -> ComposedEngine:
@@ -231,9 +249,12 @@ def _composed_maker(**options: Any) -> EngineMaker:
     return make
 
 
-def _replica(size: int, engine_plan: FaultPlan, model_plan: FaultPlan) -> Any:
-    children = ReplicaEngine(lambda: composed(1, model_plan, pipeline=False), max_sessions=size)
-    return FaultyEngine(children, engine_plan)
+def _replica_maker(*, parallel: bool) -> EngineMaker:
+    def make(size: int, engine_plan: FaultPlan, model_plan: FaultPlan) -> Any:
+        children = ReplicaEngine(lambda: composed(1, model_plan, pipeline=False), max_sessions=size, parallel=parallel)
+        return FaultyEngine(children, engine_plan)
+
+    return make
 
 
 COMPOSED_OPTIONS: dict[str, dict[str, Any]] = {
@@ -245,8 +266,30 @@ COMPOSED_OPTIONS: dict[str, dict[str, Any]] = {
 
 ENGINES: dict[str, EngineMaker] = {
     "scripted": _scripted,
-    "replica": _replica,
+    "replica": _replica_maker(parallel=False),
+    "replica-parallel": _replica_maker(parallel=True),
     **{name: _composed_maker(**options) for name, options in COMPOSED_OPTIONS.items()},
+}
+
+
+def _finishing_composed(ends_on: Lane, options: dict[str, Any]) -> Callable[[int, int], Any]:
+    def make(size: int, rollout_chunks: int) -> Any:
+        return ComposedEngine(EchoModel(size, rollout_chunks=rollout_chunks, ends_on=ends_on), **options)
+
+    return make
+
+
+# engines whose rollouts end: (sessions, chunks of a rollout) -> engine
+FINISHING_ENGINES: dict[str, Callable[[int, int], Any]] = {
+    "scripted": lambda size, chunks: ScriptedEngine(size, rollout_chunks=chunks),
+    "replica": lambda size, chunks: ReplicaEngine(
+        lambda: ComposedEngine(EchoModel(1, rollout_chunks=chunks), pipeline=True), max_sessions=size
+    ),
+    **{
+        f"{name}-{lane.name.lower()}": _finishing_composed(lane, options)
+        for name, options in COMPOSED_OPTIONS.items()
+        for lane in (Lane.HOT, Lane.DEFERRED)
+    },
 }
 
 

@@ -1,7 +1,8 @@
-"""Realtime Engine: many people in front of one stateful, chunk-generating model."""
+"""Realtime Engine: serves stateful, chunk-generating models to interactive sessions."""
 
 import logging
 
+from ._installation import warn_of_conflict
 from .core.clock import Clock, MonotonicClock
 from .core.composed import ComposedEngine
 from .core.contract import EngineManifest, RealtimeInterface, SessionInit, StepResult
@@ -24,6 +25,7 @@ from .core.messages import (
     Detach,
     Detached,
     Failed,
+    Finished,
     InboxMsg,
     Rejected,
     Reset,
@@ -36,8 +38,7 @@ from .core.monitor import ServeMonitor, ServeSnapshot
 from .core.outbox import Outbox, OutboxSession
 from .core.replica import ReplicaEngine
 from .core.serve import default_serve, run_engine
-from .core.stages import Stage, StageBatch, StageModel
-from .examples.cpu_reference import CpuReferenceEngine
+from .core.stages import LaneStage, Stage, StageBatch, StageModel
 
 __all__ = [
     "Action",
@@ -48,15 +49,16 @@ __all__ = [
     "Chunk",
     "Clock",
     "ComposedEngine",
-    "CpuReferenceEngine",
     "Detach",
     "Detached",
     "EngineContractError",
     "EngineManifest",
     "Failed",
+    "Finished",
     "Inbox",
     "InboxMsg",
     "Lane",
+    "LaneStage",
     "MonotonicClock",
     "Outbox",
     "OutboxClosed",
@@ -84,3 +86,4 @@ __all__ = [
 ]
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
+warn_of_conflict()

@@ -12,20 +12,35 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 SRC = Path(__file__).parents[2] / "src"
-TIMEOUT_S = 30.0
+TIMEOUT_S = 100.0
+_Found = TypeVar("_Found")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SRC), "PYTHONUNBUFFERED": "1", "COLUMNS": "200"}
 
 
 class Command:
-    """``realtime-engine ARGUMENTS`` while it runs; killed at the end if it still does."""
+    """``realtime-engine ARGUMENTS`` (or another module) while it runs; killed at the end if it still does.
 
-    def __init__(self, *arguments: str, cwd: Path | None = None, **environment: str) -> None:
+    ``ignores_sigint`` starts it as a non-interactive shell starts what it runs in the background.
+    """
+
+    def __init__(
+        self,
+        *arguments: str,
+        module: str = "realtime_engine",
+        ignores_sigint: bool = False,
+        cwd: Path | None = None,
+        **environment: str,
+    ) -> None:
+        command = [sys.executable, "-m", module, *arguments]
+        if ignores_sigint:
+            command = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh", *command]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "realtime_engine", *arguments],
+            command,
             cwd=cwd,
             env={**ENVIRONMENT, **environment},
             stdout=subprocess.PIPE,
@@ -55,10 +70,13 @@ class Command:
         return self.wait_for_output(r"(http://[\d.]+:\d+)/").group(1)
 
     def wait_for_output(self, pattern: str) -> re.Match[str]:
+        return self.wait_until(lambda: re.search(pattern, self.output))
+
+    def wait_until(self, condition: Callable[[], _Found | None]) -> _Found:
         deadline = time.monotonic() + TIMEOUT_S
-        while (found := re.search(pattern, self.output)) is None:
+        while not (found := condition()):
             running = self._process.poll() is None or self._reader.is_alive()
-            assert running and time.monotonic() < deadline, f"never printed {pattern!r}, but:\n{self.output}"
+            assert running and time.monotonic() < deadline, f"never came, but:\n{self.output}"
             time.sleep(0.01)
         return found
 

@@ -58,6 +58,20 @@ def test_a_log_brings_its_options_fields_and_length(tmp_path: Path) -> None:
     assert read_stats(tmp_path / "other" / "stats_maze.json")["frames"] == 10
 
 
+def test_a_run_ends_with_the_rollout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """``max_chunks`` of a demo of one's own ends the film before its length in seconds."""
+    (tmp_path / "short.py").write_text(
+        "from dataclasses import replace\n"
+        "from realtime_engine.integrations.maze.demo import demo as maze\n"
+        "demo = replace(maze, name='short', max_chunks=3)\n"
+    )
+    assert run(["run", f"{tmp_path / 'short.py'}:demo", *SMALL, "--seconds", "2", "--out", str(tmp_path)]) == 0
+    assert "finished after 3 of 60 chunks" in capsys.readouterr().out
+    stats = read_stats(tmp_path / "stats_short.json")
+    assert (stats["chunks"], stats["frames"]) == (3, 3)
+    assert len(load_video(tmp_path / "short.mp4").frames) == 3
+
+
 def test_a_comparison_passes_or_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     golden = tmp_path / "golden"
     common = ["run", "maze", "--width", "64", "--height", "36", "--seconds", "0.2"]

@@ -53,6 +53,13 @@ def test_the_token_is_part_of_the_address() -> None:
         running.wait_for_output(r"http://127\.0\.0\.1:\d+/\?token=correct%20horse")
 
 
+def test_the_token_can_come_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("correct horse\n")
+    environment = {"REALTIME_ENGINE_TOKEN_FILE": str(tmp_path / "token")}
+    with Command("serve", "maze", "--port", "0", **environment) as running:
+        running.wait_for_output(r"http://127\.0\.0\.1:\d+/\?token=correct%20horse")
+
+
 async def test_an_interrupt_ends_it_while_somebody_watches() -> None:
     with Command("serve", "maze", "--port", "0") as running:
         running.get("healthz")
@@ -95,5 +102,5 @@ def test_a_second_interrupt_ends_it_at_once(tmp_path: Path) -> None:
         running.url()
         running.wait_for_output("never ends")
         running.signal(signal.SIGINT)
-        running.wait_for_output("once more to end at once")
+        running.wait_for_output("press Ctrl-C again to exit immediately")
         assert running.interrupt() == 130

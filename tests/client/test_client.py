@@ -240,7 +240,7 @@ async def test_a_cancelled_connect_gives_the_place_back(server: Running, monkeyp
 async def test_silence_means_that_the_server_has_gone(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     from realtime_engine.client.session import ClientSession
 
-    monkeypatch.setattr(ClientSession, "_hear", lambda self, text: None)
+    monkeypatch.setattr(ClientSession, "_on_message", lambda self, text: None)
     async with RealtimeClient.connect(server.url, transport="mjpeg", silence_s=0.2) as client:
         assert isinstance(await outcome(client), TransportError)
 
@@ -251,7 +251,7 @@ async def test_used_before_it_is_open_or_twice(server: Running) -> None:
         client.press("KeyW")
     await client.close()
     async with client:
-        with pytest.raises(ClientClosedError, match="opened once"):
+        with pytest.raises(ClientClosedError, match="opens only once"):
             await client.open()
         client.press("KeyW")
 

@@ -16,7 +16,6 @@ from realtime_engine import (
     Attached,
     Chunk,
     ComposedEngine,
-    CpuReferenceEngine,
     Detach,
     Detached,
     RealtimeInterface,
@@ -27,7 +26,7 @@ from realtime_engine import (
     SessionInit,
     SetActive,
 )
-from realtime_engine.examples import CpuStageModel
+from realtime_engine.examples import CpuReferenceEngine, CpuStageModel
 from realtime_engine.testing import EngineCase, FaultPlan, FaultyModel, check_engine
 from tests.serving import COMPOSED_OPTIONS, Served
 

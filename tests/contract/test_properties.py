@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from realtime_engine import (
@@ -303,18 +303,10 @@ def _quiet(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", list(ENGINES))
-def test_random_lives_keep_the_contract(name: str) -> None:
-    @settings(
-        max_examples=300,
-        deadline=None,
-        derandomize=True,
-        database=None,
-        report_multiple_bugs=False,
-        phases=(Phase.generate, Phase.shrink),
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(_life)
-    def live(life: list[list[tuple[Any, ...]]]) -> None:
-        Run(name).play(life)
-
-    live()
+@settings(
+    max_examples=3 * settings().max_examples,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(life=_life)
+def test_random_lives_keep_the_contract(name: str, life: list[list[tuple[Any, ...]]]) -> None:
+    Run(name).play(life)

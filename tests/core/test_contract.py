@@ -10,7 +10,6 @@ import pytest
 from realtime_engine import (
     AdmissionError,
     ComposedEngine,
-    CpuReferenceEngine,
     EngineManifest,
     RealtimeInterface,
     ReplicaEngine,
@@ -18,7 +17,7 @@ from realtime_engine import (
     StepResult,
 )
 from realtime_engine.core import contract
-from realtime_engine.examples import CpuStageModel
+from realtime_engine.examples import CpuReferenceEngine, CpuStageModel
 from realtime_engine.testing import ScriptedEngine
 
 

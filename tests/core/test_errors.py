@@ -8,7 +8,6 @@ import pytest
 from realtime_engine import (
     AdmissionError,
     ComposedEngine,
-    CpuReferenceEngine,
     EngineContractError,
     OutboxClosed,
     RealtimeEngineError,
@@ -20,7 +19,7 @@ from realtime_engine import (
 )
 from realtime_engine.core.errors import brief, call_hook, describe
 from realtime_engine.core.lanes import Lane
-from realtime_engine.examples import CpuStageModel
+from realtime_engine.examples import CpuReferenceEngine, CpuStageModel
 
 
 @pytest.mark.parametrize("kind", [AdmissionError, EngineContractError, OutboxClosed, SessionClaimedError, StepFailure])

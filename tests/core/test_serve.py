@@ -21,6 +21,7 @@ from realtime_engine import (
     Detached,
     EngineContractError,
     EngineManifest,
+    Finished,
     Inbox,
     MonotonicClock,
     Outbox,
@@ -37,7 +38,7 @@ from realtime_engine import (
 from realtime_engine.core.clock import Wakeup
 from realtime_engine.testing import FaultPlan, FaultyEngine, ScriptedEngine
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 
 
 class CountingClock(MonotonicClock):
@@ -347,6 +348,63 @@ async def test_run_engine_prefers_the_engines_own_serve_and_closes_the_outbox() 
         await served.end()
         assert served.outbox.closed
         assert engine.calls == [] and engine.options == {"tick_interval_s": 0.5}
+
+
+class MonitoredLoop(OwnLoop):
+    """Level 2, with the optional parameters."""
+
+    async def serve(  # type: ignore[override]
+        self,
+        inbox: Inbox,
+        outbox: Outbox,
+        *,
+        stop: asyncio.Event,
+        monitor: ServeMonitor | None = None,
+        max_chunks: int | None = None,
+    ) -> None:
+        await super().serve(inbox, outbox, stop=stop, monitor=monitor, max_chunks=max_chunks)
+
+
+async def test_an_own_serve_gets_the_monitor_and_the_limit_that_it_accepts() -> None:
+    engine, monitor = MonitoredLoop(), ServeMonitor()
+    async with running(engine, run_engine, monitor=monitor, max_chunks=3) as served:
+        await in_time(served.outbox.get())
+        assert engine.options == {"monitor": monitor, "max_chunks": 3}
+
+
+class PlainLoop(OwnLoop):
+    """Level 2, with the required parameters only."""
+
+    async def serve(self, inbox: Inbox, outbox: Outbox, *, stop: asyncio.Event) -> None:  # type: ignore[override]
+        await super().serve(inbox, outbox, stop=stop)
+
+
+async def test_an_own_serve_without_a_monitor_is_called_without_one() -> None:
+    engine = PlainLoop()
+    async with running(engine, run_engine, monitor=ServeMonitor()) as served:
+        await in_time(served.outbox.get())
+        assert engine.options == {}
+
+
+async def test_a_limit_that_an_own_serve_cannot_keep_is_refused() -> None:
+    outbox = Outbox()
+    with pytest.raises(EngineContractError, match="PlainLoop.serve does not accept max_chunks"):
+        await run_engine(PlainLoop(), Inbox(), outbox, stop=asyncio.Event(), max_chunks=3)
+    assert outbox.closed
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+async def test_a_senseless_limit_is_refused(limit: int) -> None:
+    with pytest.raises(ValueError, match="max_chunks must be 1 or more"):
+        await run_engine(ScriptedEngine(), Inbox(), Outbox(), stop=asyncio.Event(), max_chunks=limit)
+
+
+async def test_the_limit_finishes_a_session() -> None:
+    async with running(ScriptedEngine(rate_hz=500), run_engine, max_chunks=2) as served:
+        reader = served.outbox.session("a")
+        served.inbox.put_nowait(Attach("a"))
+        items = [await in_time(reader.get()) for _ in range(4)]
+        assert [type(item) for item in items] == [Attached, Chunk, Chunk, Finished]
 
 
 async def test_run_engine_closes_the_outbox_when_serve_raises_or_is_cancelled() -> None:

@@ -17,19 +17,30 @@ from realtime_engine import (
     ComposedEngine,
     Detach,
     EngineManifest,
+    Lane,
     Reset,
     SessionInit,
     SetActive,
+    StageBatch,
     StepResult,
 )
 from realtime_engine.core.clock import NS_PER_S
-from realtime_engine.core.messages import ActiveChanged, Attached, Detached, Failed, Rejected, ResetDone
+from realtime_engine.core.messages import (
+    ActiveChanged,
+    Attached,
+    Detached,
+    Failed,
+    Finished,
+    Rejected,
+    ResetDone,
+)
 from realtime_engine.testing import FaultPlan, FaultyEngine, FaultyModel, ScriptedEngine
-from tests.serving import COMPOSED_OPTIONS, ENGINES, EchoModel, Served, attach_all, composed
+from tests.serving import COMPOSED_OPTIONS, ENGINES, FINISHING_ENGINES, EchoModel, Served, attach_all, composed
 
 TICK_NS = round(NS_PER_S / 60)
 
 pipelines = pytest.mark.parametrize("options", [{"pipeline": False}, {"pipeline": True}], ids=["inline", "pipelined"])
+every_finishing_engine = pytest.mark.parametrize("make", FINISHING_ENGINES.values(), ids=FINISHING_ENGINES.keys())
 every_engine = pytest.mark.parametrize("make", ENGINES.values(), ids=ENGINES.keys())
 
 
@@ -558,7 +569,7 @@ def test_overruns_count_the_deadlines_that_passed_and_no_burst_follows() -> None
         # The third tick begins at 20 and ends at 55: 30, 40 and 50 have passed; one tick at once, then the grid again.
         assert begins[:5] == [0, 10, 20, 55, 60]
         assert served.monitor.snapshot().overruns == 3
-        assert served.clock.gave_way == 1
+        assert served.clock.yields == 1
 
 
 def test_nothing_wakes_the_loop_while_nothing_is_due() -> None:
@@ -762,3 +773,189 @@ class ScriptedFinalize:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
+
+
+# -- rollouts that end
+
+
+@every_finishing_engine
+def test_finished_follows_the_last_chunk_and_no_chunk_follows_it(make: Any) -> None:
+    with Served(make(2, 3)) as served:
+        attach_all(served, "a")
+        served.pump(4)
+        served.do(Attach("b", {"seed": 1}))
+        served.pump(6)
+        for name in "ab":
+            assert _kinds(served, name) == ["Attached", "Chunk", "Chunk", "Chunk", "Finished"]
+            assert [chunk.output.age for chunk in served.chunks(name)] == [0, 1, 2]
+            assert served.events(name)[-1] == Finished(name, epoch=1)
+        assert served.monitor.snapshot().foreign == 0
+
+
+@every_finishing_engine
+def test_a_finished_session_costs_the_others_no_chunk(make: Any) -> None:
+    with Served(make(2, 4)) as served:
+        served.do(Attach("a", {"seed": 1}))
+        served.pump(2)
+        served.do(Attach("b", {"seed": 2}))
+        served.pump(8)
+        assert [chunk.output.age for chunk in served.chunks("b")] == [0, 1, 2, 3]
+        assert {chunk.output.context["seed"] for chunk in served.chunks("b")} == {2}
+
+
+@every_finishing_engine
+def test_reset_starts_a_finished_session_again(make: Any) -> None:
+    with Served(make(1, 2)) as served:
+        attach_all(served, "a")
+        served.pump(3)
+        assert isinstance(served.items("a")[-1], Finished)
+        served.do(Reset("a", {"seed": 7}))
+        served.pump(5)
+        assert _kinds(served, "a") == [
+            "Attached",
+            "Chunk",
+            "Chunk",
+            "Finished",
+            "ResetDone",
+            "Chunk",
+            "Chunk",
+            "Finished",
+        ]
+        assert [chunk.output.age for chunk in served.chunks("a")] == [0, 1, 0, 1]
+        assert [chunk.seq for chunk in served.chunks("a")] == [0, 1, 2, 3]
+        assert served.chunks("a")[-1].output.context == {"seed": 7}
+        assert served.events("a")[-1] == Finished("a", epoch=2)
+
+
+@every_finishing_engine
+def test_a_finished_session_is_still_attached(make: Any) -> None:
+    with Served(make(1, 1)) as served:
+        attach_all(served, "a")
+        served.pump(2)
+        served.do(SetActive("a", False), SetActive("a", True), Action("a", {"x": 1}), Attach("b"))
+        assert served.events("a")[1:] == [
+            Finished("a", epoch=1),
+            ActiveChanged("a", False, epoch=1),
+            ActiveChanged("a", True, epoch=1),
+        ]
+        [refused] = served.events("b")
+        assert isinstance(refused, Rejected) and "full" in refused.reason
+        served.do(Detach("a"))
+        assert _kinds(served, "a").count("Chunk") == 1
+        assert served.events("a")[-1] == Detached("a", epoch=1)
+
+
+def test_nothing_wakes_the_loop_when_every_session_has_finished() -> None:
+    with Served(ScriptedEngine(rollout_chunks=2)) as served:
+        attach_all(served, "a", "b")
+        served.pump()
+        assert served.clock.waits[-1] is None
+        assert len(served.engine.calls_of("step")) == 2
+
+
+def test_pausing_a_session_whose_last_chunk_is_in_flight() -> None:
+    with Served(ComposedEngine(EchoModel(1, rollout_chunks=2), pipeline=True)) as served:
+        served.do(Attach("a"))
+        served.pump()
+        served.do(SetActive("a", False))
+        served.pump(2)
+        assert _kinds(served, "a") == ["Attached", "Chunk", "Chunk", "ActiveChanged", "Finished"]
+
+
+@every_engine
+def test_max_chunks_finishes_each_epoch_of_any_engine(make: Any) -> None:
+    with Served(make(2, FaultPlan(), FaultPlan()), max_chunks=2) as served:
+        attach_all(served, "a")
+        served.do(Attach("b", {"seed": 1}))
+        served.pump(4)
+        served.do(Reset("a"))
+        served.pump(5)
+        assert _kinds(served, "b") == ["Attached", "Chunk", "Chunk", "Finished"]
+        assert _kinds(served, "a") == [
+            "Attached",
+            "Chunk",
+            "Chunk",
+            "Finished",
+            "ResetDone",
+            "Chunk",
+            "Chunk",
+            "Finished",
+        ]
+        assert [chunk.output.age for chunk in served.chunks("a")] == [0, 1, 0, 1]
+        assert served.monitor.snapshot().foreign == 0
+
+
+def test_a_rollout_that_ends_before_max_chunks_finishes_once() -> None:
+    with Served(ScriptedEngine(rollout_chunks=1), max_chunks=2) as served:
+        attach_all(served, "a")
+        served.pump(3)
+        assert _kinds(served, "a") == ["Attached", "Chunk", "Finished"]
+
+
+@pytest.mark.parametrize("ends_on", [Lane.HOT, Lane.DEFERRED], ids=["hot", "deferred"])
+@pipelines
+def test_a_last_chunk_that_is_lost_is_replaced_by_the_next(options: dict[str, Any], ends_on: Lane) -> None:
+    plan = FaultPlan()
+    model = EchoModel(2, rollout_chunks=3, ends_on=ends_on)
+    with Served(ComposedEngine(FaultyModel(model, plan), **options)) as served:
+        attach_all(served, "a", "b")
+        while len(served.chunks("a")) < 2:
+            served.pump()
+        plan.fail("deferred", ValueError("lost"), session_id="a", times=2)
+        served.pump(6)
+        assert _kinds(served, "a") == ["Attached", "Chunk", "Chunk", "Failed", "Chunk", "Finished"]
+        assert _kinds(served, "b") == ["Attached", "Chunk", "Chunk", "Chunk", "Finished"]
+        assert [chunk.output.age for chunk in served.chunks("a")] == [0, 1, 3]
+        assert [chunk.output.age for chunk in served.chunks("b")] == [0, 1, 2]
+
+
+@pipelines
+def test_a_last_chunk_without_an_output_is_a_failure_of_its_session(options: dict[str, Any]) -> None:
+    class Silent(EchoModel):
+        def _decode(self, batch: StageBatch) -> None:
+            super()._decode(batch)
+            if batch.finished and "a" in batch.outputs and batch.ages[0] == 2:
+                del batch.outputs["a"]
+
+    with Served(ComposedEngine(Silent(2, rollout_chunks=3), **options)) as served:
+        attach_all(served, "a", "b")
+        served.pump(6)
+        assert _kinds(served, "a") == ["Attached", "Chunk", "Chunk", "Failed", "Chunk", "Finished"]
+        [failed] = [event for event in served.events("a") if isinstance(event, Failed)]
+        assert failed.error == "EngineContractError: batch.finished has row 0, batch.outputs has no 'a'"
+        assert _kinds(served, "b") == ["Attached", "Chunk", "Chunk", "Chunk", "Finished"]
+
+
+def test_an_engine_that_makes_a_chunk_after_the_last_is_reported() -> None:
+    class Careless(ScriptedEngine):
+        def step(self, due: Mapping[str, Mapping[str, Any]]) -> list[StepResult]:
+            return super().step({**due, "a": {}} if "a" in self._contexts else due)
+
+    with Served(Careless(rollout_chunks=1)) as served:
+        attach_all(served, "a", "b")
+        served.pump()
+        assert _kinds(served, "a") == ["Attached", "Chunk", "Finished"]
+        assert served.monitor.snapshot().foreign == 0
+        served.do(Attach("c"))
+        served.pump()
+        assert served.monitor.snapshot().foreign == 1
+        assert _kinds(served, "a") == ["Attached", "Chunk", "Finished"]
+
+
+def test_a_result_that_is_no_result_undoes_the_end_of_the_others() -> None:
+    class Odd(ScriptedEngine):
+        odd = True
+
+        def step(self, due: Mapping[str, Mapping[str, Any]]) -> list[Any]:
+            results: list[Any] = [*super().step(due)]
+            if len(due) > 1 and self.odd:
+                self.odd = False
+                return [*(StepResult(result.session_id, result.output, last=True) for result in results), "odd"]
+            return results
+
+    with Served(Odd()) as served:
+        attach_all(served, "a", "b")
+        served.pump(2)
+        for name in "ab":
+            assert Finished(name, epoch=1) not in served.events(name)
+            assert len(served.chunks(name)) == 4

@@ -1,4 +1,4 @@
-"""docs/http.md lists the routes and the problems that there are, and no others."""
+"""docs/http.md lists exactly the routes, members and problems of the server."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ async def test_every_route_is_listed() -> None:
 def test_every_problem_is_listed_with_its_status() -> None:
     listed = re.findall(r"^\| `([a-z-]+)` \| (\d+) \|", PAGE, re.MULTILINE)
     assert [(kind, int(status)) for kind, status in listed] == [(kind, TITLES[kind][0]) for kind in TITLES]
+
+
+def test_the_example_problem_has_the_title_of_its_type() -> None:
+    status, title = TITLES["invalid-context"]
+    assert f'"title": "{title}", "status": {status},' in PAGE
 
 
 async def test_the_members_of_the_demo_and_of_a_session_are_listed() -> None:

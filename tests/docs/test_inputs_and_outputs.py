@@ -1,4 +1,4 @@
-"""What docs/inputs-and-outputs.md shows runs as it stands."""
+"""The script in docs/inputs-and-outputs.md runs unchanged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from realtime_engine.infra.runner_io import load_video, read_stats
+from realtime_engine.demo import load_video, read_stats
 
 from ..infra.runner_io.films import film, pictures
 

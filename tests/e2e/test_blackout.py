@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-
-if not os.environ.get("CI"):
-    for package in ("playwright", "aiortc", "fastapi", "typer"):
-        pytest.importorskip(package, reason=f"{package} is not installed: nothing is tested in a browser")
-    if shutil.which("chromium") is None:
-        pytest.skip("there is no chromium on the PATH: nothing is tested in a browser", allow_module_level=True)
-
 from playwright.sync_api import expect
 
 from ..browser import FLAGS
@@ -26,8 +17,6 @@ from .maze import MazeServer
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Playwright
-
-pytestmark = pytest.mark.timeout(50)
 
 BLACKOUT_S = 5.0
 BUDGET_S = 2.0

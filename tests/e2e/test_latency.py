@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 from collections import Counter
 from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
-
-if not os.environ.get("CI"):
-    for package in ("playwright", "aiortc", "fastapi", "typer"):
-        pytest.importorskip(package, reason=f"{package} is not installed: nothing is tested in a browser")
-    if shutil.which("chromium") is None:
-        pytest.skip("there is no chromium on the PATH: nothing is tested in a browser", allow_module_level=True)
-
 from playwright.sync_api import expect
 
 from realtime_engine.infra.telemetry.timing import PATH, STAGES
@@ -26,15 +17,13 @@ from .conftest import Opener
 from .maze import MazeServer
 from .walker import Walker
 
-pytestmark = pytest.mark.timeout(30)
-
 UNKNOWN_OF_MJPEG = {"send", "network", "decode", "present"}
 SAMPLE = re.compile(r"^realtime_engine_frame_(stage_seconds_\w+|records_total)\{(.*)\} (\S+)$", re.MULTILINE)
 
 
 def read(server: MazeServer) -> dict[tuple[str, str], float]:
     """Totals by name and labels."""
-    with urlopen(server.url + "metrics", timeout=5) as answer:
+    with urlopen(server.url + "metrics", timeout=60) as answer:
         return {(name, labels): float(value) for name, labels, value in SAMPLE.findall(answer.read().decode())}
 
 

@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-
-import pytest
-
-if not os.environ.get("CI"):
-    for package in ("playwright", "aiortc", "fastapi", "typer"):
-        pytest.importorskip(package, reason=f"{package} is not installed: nothing is tested in a browser")
-    for program in ("chromium", "turnserver"):
-        if shutil.which(program) is None:
-            pytest.skip(f"there is no {program} on the PATH: nothing is relayed", allow_module_level=True)
-
 from playwright.sync_api import expect
 
 from ..coturn import coturn
 from .conftest import Opener
 from .maze import MazeServer
-
-pytestmark = pytest.mark.timeout(30)
 
 KEEP_CONNECTIONS = """(() => {
   window.connections = [];

@@ -3,7 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from realtime_engine import AdmissionError, CpuReferenceEngine, EngineManifest, SessionInit
+from realtime_engine import AdmissionError, EngineManifest, SessionInit
+from realtime_engine.examples import CpuReferenceEngine
 
 
 def attached(*names: str, **context) -> CpuReferenceEngine:

@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..extras import skip_without
 from ..network import End, Network
 from .scene_picture import expected_thumbnail
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
 PORT, RELAY_PORT = 50_000, 51_000
-_TIMEOUT_S = 15.0
+_TIMEOUT_S = 60.0
 _MAX_WRONG = 25
 _NS = 1e9
 
@@ -46,6 +47,7 @@ class Process:
     """A module of the tests at one end of the network; what it prints are JSON lines."""
 
     def __init__(self, end: End, module: str, *arguments: str) -> None:
+        skip_without("serve")
         command = end.command(sys.executable, "-W", "ignore", "-m", f"tests.{module}", *arguments)
         self.records: list[dict[str, Any]] = []
         self._errors: list[str] = []

@@ -38,7 +38,7 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
 def test_it_overwrites_only_when_asked(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("old")
-    with pytest.raises(FileExistsError, match=r"a\.txt exists and is not overwritten"):
+    with pytest.raises(FileExistsError, match=r"a\.txt exists: choose another name"):
         AtomicFile(path)
     with atomic_file(path, overwrite=True) as temporary:
         temporary.write_text("new")

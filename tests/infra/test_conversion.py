@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import numpy as np
 import pytest
@@ -139,7 +138,8 @@ def test_an_unknown_layout_is_refused_at_once() -> None:
 @pytest.mark.parametrize("value_range", ["uint8", "zero_one", "minus_one_one"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_real_tensors_become_the_same_planes(layout: str, value_range: str) -> None:
-    torch: Any = pytest.importorskip("torch")
+    import torch
+
     from realtime_engine.infra.tensors import TensorConverter
 
     convert = TensorConverter(torch, torch.device("cpu"), value_range)

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, Field, RootModel, ValidationError
 
-from realtime_engine import CpuReferenceEngine
-from realtime_engine.examples import CpuStageModel
+from realtime_engine.examples import CpuReferenceEngine, CpuStageModel
 from realtime_engine.infra.controls import Controls, ControlState
 from realtime_engine.infra.demo import Demo, FrameFormat
 from realtime_engine.infra.video_input import VideoInput
@@ -56,11 +55,14 @@ async def coroutine(options):
         ),
         ({"name": "-a"}, "name must be lower-case"),
         ({"name": None}, "name must be lower-case"),
-        ({"title": " "}, "title must be a text for people, got ' '"),
+        ({"title": " "}, "title must be a non-empty text, got ' '"),
         ({"description": None}, "description must be of type str, got None"),
         ({"controls": None}, "controls must be of type Controls, got None"),
         ({"frames": "thwc"}, "frames must be of type FrameFormat, got 'thwc'"),
         ({"video_input": "yes"}, "video_input must be a VideoInput, True or None, got 'yes'"),
+        ({"max_chunks": 0}, "max_chunks must be an integer of 1 or more, or None, got 0"),
+        ({"max_chunks": True}, "max_chunks must be an integer of 1 or more, or None, got True"),
+        ({"max_chunks": 2.5}, "max_chunks must be an integer of 1 or more, or None, got 2.5"),
         ({"build": CpuReferenceEngine(max_sessions=1)}, "build must be a plain function of the options, got"),
         ({"build": coroutine}, "build must be a plain function of the options, got"),
         ({"build": lambda: None}, "build must take one argument, the options: too many positional"),

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from realtime_engine.infra.loading import LoadProgress, hearing_progress, report_loading
+from realtime_engine.infra.loading import LoadProgress, listening_to_progress, report_loading
 
 
 def test_who_listens_hears_what_is_reported_in_order() -> None:
     heard: list[LoadProgress] = []
-    with hearing_progress(heard.append):
+    with listening_to_progress(heard.append):
         report_loading("reading weights")
         report_loading("compiling", 0.5)
     report_loading("nobody hears this")
@@ -22,8 +22,8 @@ def test_who_listens_hears_what_is_reported_in_order() -> None:
 def test_inner_blocks_listen_instead_of_outer_ones() -> None:
     outer: list[LoadProgress] = []
     inner: list[LoadProgress] = []
-    with hearing_progress(outer.append):
-        with hearing_progress(inner.append):
+    with listening_to_progress(outer.append):
+        with listening_to_progress(inner.append):
             report_loading("inside")
         report_loading("outside")
     assert [progress.message for progress in outer] == ["outside"]
@@ -32,7 +32,7 @@ def test_inner_blocks_listen_instead_of_outer_ones() -> None:
 
 def test_another_thread_does_not_hear() -> None:
     heard: list[LoadProgress] = []
-    with hearing_progress(heard.append):
+    with listening_to_progress(heard.append):
         thread = threading.Thread(target=report_loading, args=("somebody else's model",))
         thread.start()
         thread.join()
@@ -57,7 +57,7 @@ def test_a_fraction_is_a_fraction(fraction: float) -> None:
 )
 def test_what_is_told_is_a_line_that_can_be_shown(message: Any, told: str) -> None:
     heard: list[LoadProgress] = []
-    with hearing_progress(heard.append):
+    with listening_to_progress(heard.append):
         report_loading(message)
     assert heard == [(told, None)]
     heard[0].message.encode()
@@ -66,6 +66,6 @@ def test_what_is_told_is_a_line_that_can_be_shown(message: Any, told: str) -> No
 @pytest.mark.parametrize("fraction", [np.float32(0.5), np.float64(0.5), np.array(0.5)])
 def test_a_fraction_becomes_a_plain_number(fraction: Any) -> None:
     heard: list[LoadProgress] = []
-    with hearing_progress(heard.append):
+    with listening_to_progress(heard.append):
         report_loading("compiling", fraction)
     assert json.dumps(heard[0].fraction) == "0.5"

@@ -8,7 +8,7 @@ from realtime_engine.integrations import registry
 from realtime_engine.integrations.registry import DemoLoadError, demo_sources, list_demos, load_demo
 
 DEMO = """
-from realtime_engine import CpuReferenceEngine
+from realtime_engine.examples import CpuReferenceEngine
 from realtime_engine.infra.controls import Controls
 from realtime_engine.infra.demo import Demo
 

@@ -1,3 +1,7 @@
+import re
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from realtime_engine.infra.webrtc import IceConfig, IceServer, TurnSecret, UdpPorts
@@ -23,6 +27,31 @@ def test_other_addresses_need_a_token_or_a_word_that_it_is_open(host: str) -> No
         ServerConfig(host=host)
     assert not ServerConfig(host=host, token="long enough").is_loopback
     assert ServerConfig(host=host, open=True).open
+
+
+def test_a_token_can_be_read_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("long enough\n")
+    config = ServerConfig(host="0.0.0.0", token_file=str(tmp_path / "token"))
+    assert config.token == "long enough"
+    assert "long enough" not in repr(config)
+    assert replace(config, port=9000).token == "long enough"
+
+
+@pytest.mark.parametrize(
+    ("content", "token", "text"),
+    [
+        (None, None, "token_file {path!r} cannot be read: No such file or directory"),
+        (b"\xff\xfe", None, "token_file {path!r} cannot be read: it is not UTF-8 text"),
+        (b"\n", None, "token must be 8 characters or longer"),
+        (b"from the file", "from elsewhere", "token and token_file {path!r} differ: set one of them"),
+    ],
+)
+def test_a_bad_token_file_is_named(tmp_path: Path, content: bytes | None, token: str | None, text: str) -> None:
+    path = tmp_path / "token"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ValueError, match=re.escape(text.format(path=str(path)))):
+        ServerConfig(token=token, token_file=str(path))
 
 
 @pytest.mark.parametrize(

@@ -19,16 +19,16 @@ class Notes(SessionLog):
     def __init__(self) -> None:
         self.notes: list[Any] = []
 
-    def told(self, message: Any) -> None:
+    def on_message(self, message: Any) -> None:
         self.notes.append((message.type, message.seq))
 
-    def noted(self, kind: str, **more: Any) -> None:
+    def record(self, kind: str, **more: Any) -> None:
         self.notes.append(kind)
 
-    def acting(self) -> None:
+    def on_action(self) -> None:
         self.notes.append("acting")
 
-    def begun(self, accepted: bool) -> None:
+    def on_reset_reply(self, accepted: bool) -> None:
         self.notes.append(("begun", accepted))
 
 

@@ -6,14 +6,12 @@ from pathlib import Path
 
 import httpx
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("safetensors")
+from realtime_engine.integrations.dream.demo import Options, demo
+from realtime_engine.server import ServerConfig, create_app
 
-from realtime_engine.integrations.dream.demo import Options, demo  # noqa: E402
-from realtime_engine.server import ServerConfig, create_app  # noqa: E402
-
-from .support import until  # noqa: E402
+from .support import until
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from realtime_engine import AdmissionError, ComposedEngine, CpuReferenceEngine, Lane, ReplicaEngine, SessionInit
-from realtime_engine.examples import CpuStageModel
+from realtime_engine import AdmissionError, ComposedEngine, Lane, ReplicaEngine, SessionInit
+from realtime_engine.examples import CpuReferenceEngine, CpuStageModel
 from realtime_engine.testing import EngineCase, FaultyModel, ScriptedEngine, check_engine
 from realtime_engine.testing.conformance import CHECKS
 
@@ -34,12 +34,42 @@ GOOD = {
     "replica-pipelined": lambda n: ReplicaEngine(
         lambda: ComposedEngine(CpuStageModel(1), pipeline=True), max_sessions=n
     ),
+    "replica-parallel": lambda n: ReplicaEngine(
+        lambda: ComposedEngine(CpuStageModel(1)), max_sessions=n, parallel=True
+    ),
+    "replica-parallel-pipelined": lambda n: ReplicaEngine(
+        lambda: ComposedEngine(CpuStageModel(1), pipeline=True), max_sessions=n, parallel=True
+    ),
 }
 
 
 @pytest.mark.parametrize("make", GOOD.values(), ids=GOOD)
 def test_good_batched_engines_pass_every_check(make):
     assert check_engine(EngineCase(make_engine=make, heavy=HEAVY)) == list(CHECKS)
+
+
+ENDING = {
+    "scripted": lambda n: ScriptedEngine(n, rollout_chunks=3),
+    "inline": lambda n: ComposedEngine(CpuStageModel(n, rollout_chunks=3), pipeline=False),
+    "pipelined": lambda n: ComposedEngine(CpuStageModel(n, rollout_chunks=3), pipeline=True),
+    "replica-pipelined": lambda n: ReplicaEngine(
+        lambda: ComposedEngine(CpuStageModel(1, rollout_chunks=3), pipeline=True), max_sessions=n
+    ),
+}
+
+
+@pytest.mark.parametrize("make", ENDING.values(), ids=ENDING)
+def test_engines_whose_rollouts_end_pass(make):
+    case = EngineCase(make_engine=make, rollout_chunks=3, skip=frozenset(CHECKS) - {"rollout_end", "distinct"})
+    assert check_engine(case) == ["distinct", "rollout_end"]
+
+
+@pytest.mark.parametrize(
+    "chunks, complaint", [(2, "no chunk of 2 has last=True"), (4, "chunk 3 has last=True, not chunk 4")]
+)
+def test_a_rollout_of_another_length_is_named(chunks, complaint):
+    with pytest.raises(AssertionError, match=complaint):
+        CHECKS["rollout_end"](EngineCase(make_engine=ENDING["scripted"], rollout_chunks=chunks))
 
 
 @pytest.mark.parametrize("make", [CpuReferenceEngine, ScriptedEngine])

@@ -1,4 +1,4 @@
-"""A headless client: connects like a browser. What tests, bots and benchmarks use."""
+"""A headless client for tests, bots and benchmarks. It connects as a browser does."""
 
 from .client import RealtimeClient, Transport
 from .connection import ClientFrame

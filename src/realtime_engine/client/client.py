@@ -1,4 +1,4 @@
-"""A visitor without a browser."""
+"""The headless client of a demo server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Result = TypeVar("_Result")
 
 
 class RealtimeClient:
-    """One session of a demo, held as a browser holds it.
+    """One session of a demo, controlled as from a browser.
 
     ::
 
@@ -31,11 +31,11 @@ class RealtimeClient:
             seq = client.press("KeyW")
             async for frame in client.frames():
                 if frame.action_seq is not None and frame.action_seq >= seq:
-                    break  # the first picture that shows the key
+                    break  # the first frame that shows the key press
 
-    Made by :meth:`connect`. Not thread-safe: use it from one event loop. When the session has ended or cannot be
-    reached any more, everything raises ``SessionEndedError``, ``UnreachableError`` or ``TransportError``; before
-    ``open()`` and after ``close()``, ``ClientClosedError``. All are ``ClientError``.
+    Created by :meth:`connect`. Not thread-safe: use it from one event loop. After the end of the session or the loss of
+    the connection, all methods raise ``SessionEndedError``, ``UnreachableError`` or ``TransportError``; before
+    ``open()`` and after ``close()`` they raise ``ClientClosedError``. All are subclasses of ``ClientError``.
     """
 
     def __init__(
@@ -58,8 +58,8 @@ class RealtimeClient:
         self._token = token
         self._timeout_s = timeout_s
         self._silence_s = silence_s
-        self._hands = InputState()
-        self._stay: ClientSession | None = None
+        self._input = InputState()
+        self._session: ClientSession | None = None
         self._used = False
         self._undo = contextlib.AsyncExitStack()
 
@@ -74,44 +74,45 @@ class RealtimeClient:
         timeout_s: float = 30.0,
         silence_s: float = 10.0,
     ) -> RealtimeClient:
-        """A client that takes a place and connects when it is entered (``async with``) or :meth:`open` is awaited.
+        """Create a client. It connects when it is entered (``async with``) or :meth:`open` is awaited.
 
         Args:
-            base_url: address of the page.
-            context: what the session begins with.
-            transport: ``webrtc``; ``mjpeg``, with controls over a WebSocket; ``none``, controls without pictures.
-            token: what the server asks its visitors for, if it does.
-            timeout_s: bound of each request, and of connecting.
-            silence_s: a server that answers no ping for so long has gone.
+            base_url: URL of the page.
+            context: initial context of the session.
+            transport: ``webrtc``; ``mjpeg``, with controls over a WebSocket; ``none``, for controls without frames.
+            token: access token of the server, if it requires one.
+            timeout_s: timeout of each request, and of connecting.
+            silence_s: the connection counts as lost after this time without a reply to a ping.
 
         Raises:
-            ValueError: naming the argument.
+            ValueError: an argument is invalid; the message names it.
         """
         return cls(
             base_url, context=context, transport=transport, token=token, timeout_s=timeout_s, silence_s=silence_s
         )
 
     async def open(self) -> None:
-        """Take a place and connect; on failure nothing is left open.
+        """Create a session and connect to it. On failure, nothing is left open.
 
         Raises:
             ImportError: the ``serve`` extra is not installed.
-            FullError: all places are taken.
+            FullError: the server has no free session.
             UnavailableError: the model is loading, or the server is shutting down.
-            RejectedError: the context is not accepted.
-            RefusedError: another problem.
-            UnreachableError, TransportError: no connection.
+            RejectedError: the demo refuses the context.
+            RefusedError: the server refuses the request for another reason.
+            UnreachableError: the server does not respond.
+            TransportError: the transport cannot be connected.
         """
         if self._used:
-            raise ClientClosedError("a client is opened once: make another with RealtimeClient.connect()")
+            raise ClientClosedError("a client opens only once: create another with RealtimeClient.connect()")
         self._used = True
         async with contextlib.AsyncExitStack() as undo:
-            self._stay = await self._connect(undo)
+            self._session = await self._connect(undo)
             self._undo = undo.pop_all()
 
     async def close(self) -> None:
-        """Disconnect and give the place back; in any state, and again."""
-        if self._stay is not None:
+        """Disconnect and delete the session. Idempotent, and valid in any state."""
+        if self._session is not None:
             await self._undo.aclose()
 
     async def __aenter__(self) -> RealtimeClient:
@@ -125,140 +126,141 @@ class RealtimeClient:
 
     @property
     def base_url(self) -> str:
-        """Address of the page, ending in a slash."""
+        """URL of the page, with a trailing slash."""
         return self._base_url
 
     @property
     def session_id(self) -> str:
-        """The server's name for the session."""
-        return self._opened().place.session_id
+        """Id of the session on the server."""
+        return self._opened().grant.session_id
 
     @property
     def session_token(self) -> str:
-        """What proves to the server that the session is this client's."""
-        return self._opened().place.token
+        """Access token of the session."""
+        return self._opened().grant.token
 
     @property
     def keys(self) -> tuple[str, ...]:
         """Held keys, oldest press first."""
-        return self._hands.keys
+        return self._input.keys
 
     def press(self, code: str) -> int:
         """Hold a key (``KeyboardEvent.code``) until :meth:`release`.
 
         Returns:
-            Number of the message, as all that send: frames with this ``action_seq`` or a greater one show it.
+            Sequence number of the message, as of all methods that send one. Frames with this ``action_seq`` or a
+            greater one show the key press.
         """
-        return self._send(*self._hands.press(code))
+        return self._send(*self._input.press(code))
 
     def release(self, code: str) -> int:
-        """Let go of a key."""
-        return self._send(*self._hands.release(code))
+        """Release a key."""
+        return self._send(*self._input.release(code))
 
     def tap(self, code: str) -> int:
-        """Press a key and let go of it within one message: the model sees the edges only."""
-        return self._send(*self._hands.tap(code))
+        """Press and release a key within one message: the model sees the edges only."""
+        return self._send(*self._input.tap(code))
 
     def move_pointer(self, dx: float, dy: float) -> int:
         """Move the pointer by CSS pixels, right and down positive."""
-        return self._send(*self._hands.move_pointer(dx, dy))
+        return self._send(*self._input.move_pointer(dx, dy))
 
     def set_fields(self, **fields: Any) -> int:
-        """Set some of the demo's typed fields. A value that is not accepted comes back as an ``error`` event."""
-        return self._send(*self._hands.set_fields(fields))
+        """Set typed fields of the demo. A refused value is reported by an ``error`` event."""
+        return self._send(*self._input.set_fields(fields))
 
     def send(self, message: Mapping[str, Any] | str) -> int | None:
         """Send a message of the controls protocol (docs/protocol.md).
 
-        A mapping gets ``v`` and ``seq`` where they are missing. A text goes as it is, and ``None`` is returned.
+        Missing members ``v`` and ``seq`` are added to a mapping. Text is sent unchanged, and ``None`` is returned.
         """
         if isinstance(message, str):
             self._opened().send(message)
             return None
-        return self._send(*self._hands.number(message))
+        return self._send(*self._input.number(message))
 
     async def next_frame(self, timeout_s: float | None = None) -> ClientFrame:
-        """The oldest unread picture, waiting for one. At most 8 are kept; those from before a reset are left out.
+        """Wait for the oldest unread frame. At most 8 are buffered; frames from before a reset are skipped.
 
-        Each picture is handed out once: have one reader.
+        Each frame is returned once, so use a single reader.
 
         Raises:
-            TimeoutError: none came within ``timeout_s``.
+            TimeoutError: no frame arrived within ``timeout_s``.
         """
         return await _within(timeout_s, self._opened().next_frame())
 
     async def frames(self) -> AsyncIterator[ClientFrame]:
-        """Pictures, until the client is closed."""
-        stay = self._opened()
+        """Iterate over frames until the client is closed."""
+        session = self._opened()
         with contextlib.suppress(ClientClosedError):
             while True:
-                yield await stay.next_frame()
+                yield await session.next_frame()
 
     async def next_event(self, timeout_s: float | None = None) -> dict[str, Any]:
-        """The oldest unread ``event`` or ``error`` message of docs/protocol.md.
+        """Wait for the oldest unread ``event`` or ``error`` message (docs/protocol.md).
 
         Raises:
-            TimeoutError: none came within ``timeout_s``.
+            TimeoutError: no message arrived within ``timeout_s``.
         """
         return await _within(timeout_s, self._opened().next_event())
 
     async def events(self) -> AsyncIterator[dict[str, Any]]:
-        """``event`` and ``error`` messages, until the client is closed."""
-        stay = self._opened()
+        """Iterate over ``event`` and ``error`` messages until the client is closed."""
+        session = self._opened()
         with contextlib.suppress(ClientClosedError):
             while True:
-                yield await stay.next_event()
+                yield await session.next_event()
 
     async def reset(self, context: Mapping[str, Any] | None = None) -> int:
-        """Start the session anew, with the fields of ``context`` changed. Returns its new epoch.
+        """Reset the session, with the given fields changed. Returns the new epoch.
 
         Raises:
-            RejectedError: the context is not accepted.
-            RefusedError: another problem.
+            RejectedError: the demo refuses the context.
+            RefusedError: the server refuses the request for another reason.
         """
-        stay = self._opened()
+        session = self._opened()
         body = {"context": dict(context or {})}
-        answer = await stay.rest.request("POST", stay.place.links["reset"], place=stay.place, json=body)
+        answer = await session.rest.request("POST", session.grant.links["reset"], grant=session.grant, json=body)
         epoch = int(answer.json()["epoch"])
-        stay.begin_epoch(epoch)
+        session.begin_epoch(epoch)
         return epoch
 
     async def pause(self) -> None:
-        """Stop the session's time."""
+        """Pause the session."""
         await self._set_active(False)
 
     async def resume(self) -> None:
-        """Let it run on."""
+        """Resume the session."""
         await self._set_active(True)
 
     async def _set_active(self, active: bool) -> None:
-        stay = self._opened()
-        await stay.rest.request("PATCH", stay.place.links["self"], place=stay.place, json={"active": active})
+        session = self._opened()
+        await session.rest.request("PATCH", session.grant.links["self"], grant=session.grant, json={"active": active})
 
     async def _connect(self, undo: contextlib.AsyncExitStack) -> ClientSession:
-        rest_type, link_type = _load(self._transport)
-        from .session import ClientSession, give_back
+        rest_type, connection_type = _load(self._transport)
+        from .session import ClientSession, delete_session
 
         rest = rest_type(self._base_url, self._token, self._timeout_s)
         undo.push_async_callback(rest.close)
-        place = await rest.create(self._context)
-        undo.push_async_callback(give_back, rest, place)
-        link = link_type(rest, place)
-        undo.push_async_callback(link.close)
+        grant = await rest.create(self._context)
+        undo.push_async_callback(delete_session, rest, grant)
+        connection = connection_type(rest, grant)
+        undo.push_async_callback(connection.close)
         try:
-            await _within(self._timeout_s, link.open())
+            await _within(self._timeout_s, connection.open())
         except TimeoutError as error:
             hint = " (UDP blocked?)" if self._transport == "webrtc" else ""
             raise TransportError(f"{self._transport} did not connect within {self._timeout_s} s{hint}") from error
-        stay = ClientSession(rest, place, link, self._hands, self._silence_s)
-        undo.push_async_callback(stay.close)
-        return stay
+        session = ClientSession(rest, grant, connection, self._input, self._silence_s)
+        undo.push_async_callback(session.close)
+        return session
 
     def _opened(self) -> ClientSession:
-        if self._stay is None:
+        if self._session is None:
             raise ClientClosedError("the client is not open")
-        self._stay.check()
-        return self._stay
+        self._session.check()
+        return self._session
 
     def _send(self, seq: int, text: str) -> int:
         self._opened().send(text)
@@ -266,7 +268,7 @@ class RealtimeClient:
 
 
 def _load(transport: Transport) -> tuple[type[Rest], Callable[[Rest, SessionGrant], ServerConnection]]:
-    """Import what only the ``serve`` extra brings."""
+    """Import the modules that need the ``serve`` extra."""
     try:
         from .rest import Rest
 
@@ -284,5 +286,5 @@ def _load(transport: Transport) -> tuple[type[Rest], Callable[[Rest, SessionGran
 async def _within(timeout_s: float | None, work: Awaitable[_Result]) -> _Result:
     try:
         return await asyncio.wait_for(work, timeout_s)
-    except asyncio.TimeoutError as error:  # which is no TimeoutError before Python 3.11
-        raise TimeoutError(f"nothing came within {timeout_s} s") from error
+    except asyncio.TimeoutError as error:  # a different class before Python 3.11
+        raise TimeoutError(f"nothing arrived within {timeout_s} s") from error

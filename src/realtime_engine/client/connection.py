@@ -1,4 +1,4 @@
-"""The way of pictures and messages between a client and its session."""
+"""The contract of a client's connection: frames and messages of one session."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False)
 class ClientFrame:
-    """A picture with its identity, which is ``None`` throughout where the server has not told it.
+    """A received frame. Its identity (the first four attributes) is ``None`` if the server did not send it.
 
     Attributes:
-        epoch: grows with each reset of the session.
-        seq: the chunk's number in its session.
-        index: place in the chunk, from 0.
-        action_seq: ``seq`` of the newest controls message that shaped it, ``None`` before the first.
-        received_ns: when it arrived (MJPEG) or was decoded (WebRTC), in monotonic nanoseconds.
-        rtp: its RTP timestamp; ``None`` with MJPEG.
-        decode: makes the pixels.
+        epoch: epoch of the session, incremented by each reset.
+        seq: number of the chunk in its session.
+        index: position in the chunk, from 0.
+        action_seq: ``seq`` of the newest controls message applied to the frame; ``None`` before the first.
+        received_ns: time of arrival (MJPEG) or decoding (WebRTC), in monotonic nanoseconds.
+        rtp: RTP timestamp; ``None`` with MJPEG.
+        decode: returns the pixels.
     """
 
     epoch: int | None
@@ -35,7 +35,7 @@ class ClientFrame:
 
     @cached_property
     def pixels(self) -> NDArray[np.uint8]:
-        """(height, width, 3) uint8 RGB; decoded when it is first asked for."""
+        """Pixels (height, width, 3), uint8, RGB; decoded at the first access."""
         return self.decode()
 
 
@@ -43,23 +43,39 @@ UNREAD_FRAMES = 8
 
 
 class ConnectionLost(Exception):
-    """The link is over, closed by this side or lost; the text says why."""
+    """The connection was closed or lost; the message says why."""
 
 
 class ServerConnection(Protocol):
-    """One way. When it is over, everything that waits raises :class:`ConnectionLost`, what has arrived first."""
+    """A connection to one session. After it ends, waiting methods first return buffered items, then raise."""
 
     async def open(self) -> None:
-        """Connect. Errors: :class:`~realtime_engine.client.ClientError`."""
+        """Connect.
+
+        Raises:
+            ClientError: the connection failed.
+        """
 
     def send(self, text: str) -> None:
-        """Send a message, in order and without waiting. Errors: :class:`ConnectionLost`."""
+        """Queue a message. Messages are sent in order.
+
+        Raises:
+            ConnectionLost: the connection has ended.
+        """
 
     async def next_message(self) -> str:
-        """The oldest unread message of the server."""
+        """Wait for the oldest unread message of the server.
+
+        Raises:
+            ConnectionLost: the connection has ended.
+        """
 
     async def next_frame(self) -> ClientFrame:
-        """The oldest of at most 8 unread pictures."""
+        """Wait for the oldest of at most 8 unread frames.
+
+        Raises:
+            ConnectionLost: the connection has ended.
+        """
 
     async def close(self) -> None:
-        """End it, in any state; may be called again."""
+        """Close the connection. Idempotent, and valid in any state."""

@@ -1,16 +1,16 @@
-"""What a client can meet.
+"""Errors of the client.
 
 ::
 
     RealtimeEngineError
     └── ClientError
-        ├── UnreachableError       there is no answer: no server, or it has gone
-        ├── RefusedError           the server answered with a problem (RFC 9457)
-        │   ├── UnavailableError   not now (the model loads, the server shuts down): see ``retry_after_s``
-        │   │   └── FullError      all places are taken
-        │   └── RejectedError      the context is not accepted: ``errors`` names the fields
-        ├── TransportError         pictures or controls cannot be connected, or were lost while the session lives on
-        ├── SessionEndedError      the server has ended the session
+        ├── UnreachableError       the server does not respond
+        ├── RefusedError           the server responded with a problem (RFC 9457)
+        │   ├── UnavailableError   temporarily unavailable (model loading, shutdown): see ``retry_after_s``
+        │   │   └── FullError      the server has no free session
+        │   └── RejectedError      the demo refuses the context: ``errors`` names the fields
+        ├── TransportError         the connection failed or was lost while the session continues
+        ├── SessionEndedError      the server ended the session
         └── ClientClosedError      used before ``open()`` or after ``close()``
 """
 
@@ -23,34 +23,38 @@ from ..core.errors import RealtimeEngineError
 
 
 class ClientError(RealtimeEngineError):
-    """Base of what :class:`~realtime_engine.client.RealtimeClient` raises."""
+    """Base of the errors of :class:`~realtime_engine.client.RealtimeClient`."""
 
 
 class UnreachableError(ClientError):
-    """The server does not answer."""
+    """The server does not respond."""
 
 
 class RefusedError(ClientError):
-    """The server answered a request with a problem.
+    """The server responded to a request with a problem.
 
     Attributes:
         status: HTTP status.
-        type: stable URI of the kind of problem, ``about:blank`` if the server names none.
-        detail: sentence for people.
-        errors: what is wrong with which part of the request, as the server says it.
+        type: stable URI of the problem type, ``about:blank`` if the server sends none.
+        detail: human-readable description.
+        errors: invalid parts of the request, as sent by the server.
     """
 
     def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
         self.status = status
         self.type = str(problem.get("type", "about:blank"))
-        self.detail = str(problem.get("detail") or problem.get("title") or f"the server answered {status}")
+        self.detail = str(problem.get("detail") or problem.get("title") or f"the server responded with {status}")
         self.errors: Sequence[Mapping[str, Any]] = tuple(problem.get("errors") or ())
         faults = "; ".join(f"{error.get('pointer', '')}: {error.get('detail', '')}" for error in self.errors)
         super().__init__(f"{self.detail} ({faults})" if faults else self.detail)
 
 
 class UnavailableError(RefusedError):
-    """It cannot be had now. ``retry_after_s``: seconds after which the server wants to be asked again."""
+    """The server is temporarily unavailable.
+
+    Attributes:
+        retry_after_s: seconds after which to retry.
+    """
 
     def __init__(self, status: int, problem: Mapping[str, Any], retry_after_s: float) -> None:
         super().__init__(status, problem)
@@ -58,19 +62,19 @@ class UnavailableError(RefusedError):
 
 
 class FullError(UnavailableError):
-    """All places are taken."""
+    """The server has no free session."""
 
 
 class RejectedError(RefusedError):
-    """The context is not what the demo takes."""
+    """The demo refuses the context."""
 
 
 class TransportError(ClientError):
-    """Pictures or controls could not be connected, or the connection was lost."""
+    """The connection for frames or controls failed or was lost."""
 
 
 class SessionEndedError(ClientError):
-    """The server has ended the session: it failed, was idle for too long, or somebody deleted it."""
+    """The server ended the session: it failed, reached the idle timeout, or was deleted."""
 
 
 class ClientClosedError(ClientError):

@@ -1,4 +1,4 @@
-"""What a client holds and does, as messages of the controls protocol (docs/protocol.md, version 1)."""
+"""Input state of a client, encoded as messages of the controls protocol (docs/protocol.md, version 1)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ VERSION = 1
 
 
 class InputState:
-    """Numbers the messages and edges of one session, and knows which keys are held. Knows no transport."""
+    """Held keys and sequence numbers of one session. Methods that create a message return its number and text."""
 
     def __init__(self) -> None:
         self._next_message = 0
@@ -24,13 +24,14 @@ class InputState:
         return tuple(self._keys)
 
     def press(self, code: str) -> tuple[int, str]:
-        """Hold a key. Returns number and text of the message, as do all methods that make one."""
+        """Hold a key."""
         if code in self._keys:
             return self._controls()
         self._keys.append(code)
         return self._controls([{"kind": "key_down", "code": code}])
 
     def release(self, code: str) -> tuple[int, str]:
+        """Release a key."""
         if code not in self._keys:
             return self._controls()
         self._keys.remove(code)
@@ -41,18 +42,20 @@ class InputState:
         return self._controls([{"kind": "key_down", "code": code}, {"kind": "key_up", "code": code}])
 
     def move_pointer(self, dx: float, dy: float) -> tuple[int, str]:
+        """Move the pointer by CSS pixels."""
         return self._controls([{"kind": "pointer_move", "dx": dx, "dy": dy}])
 
     def set_fields(self, fields: Mapping[str, Any]) -> tuple[int, str]:
+        """Set typed fields."""
         return self._controls(fields=dict(fields))
 
     def heartbeat(self) -> list[str]:
-        """Held keys again, in case the server let go of them, and a ping, which the server answers."""
+        """A message that extends the hold of keys, if any, and a ping."""
         held = [self._controls()[1]] if self._keys else []
         return [*held, self.number({"type": "ping", "t": _now_ms()})[1]]
 
     def number(self, message: Mapping[str, Any]) -> tuple[int, str]:
-        """``message`` with ``v`` and ``seq`` added where they are missing."""
+        """Add missing members ``v`` and ``seq`` to a message."""
         seq = message.get("seq", self._next_message)
         if isinstance(seq, int):
             self._next_message = max(self._next_message, seq + 1)

@@ -1,4 +1,4 @@
-"""The REST side of the server."""
+"""HTTP requests to the server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RETRY_AFTER_S = 5.0
 
 @dataclass(frozen=True)
 class SessionGrant:
-    """One session on the server: the answer of ``POST /api/sessions``."""
+    """A session created by ``POST /api/sessions``."""
 
     session_id: str
     token: str
@@ -29,31 +29,36 @@ class Rest:
     """Requests to one server.
 
     Args:
-        base_url: where the page is, ending in a slash.
-        token: what the server asks its visitors for, if it does.
-        timeout_s: bound of one request.
+        base_url: URL of the page, with a trailing slash.
+        token: access token of the server, if it requires one.
+        timeout_s: timeout of one request.
     """
 
     def __init__(self, base_url: str, token: str | None, timeout_s: float) -> None:
         self.base_url = base_url
         self.timeout_s = timeout_s
         self._token = token
-        # A proxy from the environment has no way to this machine.
+        # A proxy from the environment cannot reach loopback addresses.
         self.uses_proxy = not is_loopback(self.base_url)
         self.http = httpx.AsyncClient(timeout=timeout_s, trust_env=self.uses_proxy)
 
     def url(self, link: str) -> str:
-        """An absolute address."""
+        """The absolute URL of a link."""
         return urljoin(self.base_url, link)
 
     async def create(self, context: Mapping[str, Any]) -> SessionGrant:
-        """Take a place."""
+        """Create a session.
+
+        Raises:
+            UnreachableError: the server does not respond.
+            RefusedError: the server refuses the session, or is not a Realtime Engine server.
+        """
         answer = await self.request("POST", "api/sessions", json={"context": dict(context)})
         try:
             body = answer.json()
             return SessionGrant(body["session_id"], body["token"], body["links"])
         except (ValueError, KeyError, TypeError) as error:
-            problem = {"detail": f"{self.base_url} answered no session ({error!r}): is it a Realtime Engine server?"}
+            problem = {"detail": f"{self.base_url} returned no session ({error!r}): is it a Realtime Engine server?"}
             raise RefusedError(answer.status_code, problem) from error
 
     async def request(
@@ -61,17 +66,17 @@ class Rest:
         method: str,
         link: str,
         *,
-        place: SessionGrant | None = None,
+        grant: SessionGrant | None = None,
         headers: Mapping[str, str] | None = None,
         **body: Any,
     ) -> httpx.Response:
-        """One request.
+        """Send a request.
 
         Raises:
-            UnreachableError: there is no answer.
-            RefusedError: or one of its kinds, for a status of 400 or more.
+            UnreachableError: the server does not respond.
+            RefusedError: the status is 400 or more; subclasses for particular problems.
         """
-        token = self._token if place is None else place.token
+        token = self._token if grant is None else grant.token
         sent = {**bearer(token), **(headers or {})}
         try:
             response = await self.http.request(method, self.url(link), headers=sent, **body)
@@ -82,24 +87,27 @@ class Rest:
         return response
 
     def unreachable(self, error: Exception) -> UnreachableError:
-        return UnreachableError(f"{self.base_url} does not answer: {error or type(error).__name__}")
+        """The error for a request without a response."""
+        return UnreachableError(f"{self.base_url} does not respond: {error or type(error).__name__}")
 
     async def close(self) -> None:
+        """Close all connections."""
         await self.http.aclose()
 
 
 def bearer(token: str | None) -> dict[str, str]:
+    """Headers with a bearer token; empty without a token."""
     return {} if token is None else {"Authorization": f"Bearer {token}"}
 
 
 def refusal(response: httpx.Response) -> RefusedError:
-    """The error that a response of 400 or more stands for; its body has been read."""
+    """The error for a response with a status of 400 or more, whose body has been read."""
     try:
         problem = response.json()
     except json.JSONDecodeError:
         problem = None
     if not isinstance(problem, dict):
-        problem = {"detail": f"the server answered {response.status_code} {response.reason_phrase}"}
+        problem = {"detail": f"the server responded with {response.status_code} {response.reason_phrase}"}
     if response.status_code == 503:
         kind = FullError if str(problem.get("type", "")).endswith(":full") else UnavailableError
         return kind(503, problem, _seconds(response.headers.get("Retry-After")))
@@ -109,6 +117,7 @@ def refusal(response: httpx.Response) -> RefusedError:
 
 
 def is_loopback(url: str) -> bool:
+    """Whether the host of a URL is a loopback address or ``localhost``."""
     host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback

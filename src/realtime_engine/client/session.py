@@ -1,4 +1,4 @@
-"""A session on the server, from the moment that it is connected."""
+"""A connected client session."""
 
 from __future__ import annotations
 
@@ -17,128 +17,132 @@ from .rest import Rest, SessionGrant
 _log = logging.getLogger(__name__)
 
 _HEARTBEAT_S = 0.5
-_LAST_REQUESTS_S = 5.0
+_CLOSING_TIMEOUT_S = 5.0
 _MAX_EVENTS = 1024
 
 
 class ClientSession:
-    """Reads what comes, shows that somebody is there, and finds out what the loss of the link means.
+    """Reads messages, sends heartbeats, and determines the cause when the connection is lost.
 
-    It ends in one of two ways: closed by this side (:class:`ClientClosedError`) or lost (any other
-    :class:`ClientError`); whoever waits is told which.
+    The session ends either closed by the client (:class:`ClientClosedError`) or lost (any other :class:`ClientError`).
+    Waiting methods raise the respective error.
     """
 
     def __init__(
-        self, rest: Rest, place: SessionGrant, link: ServerConnection, hands: InputState, silence_s: float
+        self, rest: Rest, grant: SessionGrant, connection: ServerConnection, input_state: InputState, silence_s: float
     ) -> None:
         self.rest = rest
-        self.place = place
-        self._link = link
-        self._hands = hands
+        self.grant = grant
+        self._connection = connection
+        self._input = input_state
         self._silence_s = silence_s
         self._epoch = 0
         self._events: deque[dict[str, Any]] = deque(maxlen=_MAX_EVENTS)
-        self._event_came = asyncio.Event()
-        self._ending: ClientError | None = None
-        self._over = asyncio.Event()
-        self._heard_s = _now_s()
-        self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._beat())]
+        self._event_arrived = asyncio.Event()
+        self._error: ClientError | None = None
+        self._ended = asyncio.Event()
+        self._last_message_s = _now_s()
+        self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._send_heartbeats())]
 
     def check(self) -> None:
-        """Raise how it ended, if it has."""
-        if self._ending is not None:
-            raise self._ending
+        """Raise the error with which the session ended, if it has ended."""
+        if self._error is not None:
+            raise self._error
 
     def send(self, text: str) -> None:
-        """Send a message."""
+        """Send a message.
+
+        Raises:
+            TransportError: the connection was lost.
+        """
         self.check()
         try:
-            self._link.send(text)
+            self._connection.send(text)
         except ConnectionLost as lost:
             raise TransportError(f"the connection was lost: {lost}") from lost
 
     def begin_epoch(self, epoch: int) -> None:
-        """Let no frame of an older epoch through."""
+        """Discard frames of older epochs from now on."""
         self._epoch = epoch
 
     async def next_frame(self) -> ClientFrame:
-        """The oldest unread picture."""
+        """Wait for the oldest unread frame."""
         try:
             while True:
-                frame = await self._link.next_frame()
+                frame = await self._connection.next_frame()
                 if frame.epoch is None or frame.epoch >= self._epoch:
                     return frame
         except ConnectionLost as lost:
-            await self._over.wait()
+            await self._ended.wait()
             self.check()
-            raise AssertionError("a stay that is over has an ending") from lost
+            raise AssertionError("an ended session has an error") from lost
 
     async def next_event(self) -> dict[str, Any]:
-        """The oldest unread ``event`` or ``error`` message."""
+        """Wait for the oldest unread ``event`` or ``error`` message."""
         while not self._events:
             self.check()
-            self._event_came.clear()
-            await self._event_came.wait()
+            self._event_arrived.clear()
+            await self._event_arrived.wait()
         return self._events.popleft()
 
     async def close(self) -> None:
-        """Disconnect; the place is still taken."""
+        """Disconnect, without deleting the session on the server."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._end(ClientClosedError("the client is closed"))
-        await self._link.close()
+        await self._connection.close()
 
-    async def _listen(self) -> None:
+    async def _read(self) -> None:
         try:
             while True:
-                self._hear(await self._link.next_message())
+                self._on_message(await self._connection.next_message())
         except ConnectionLost as lost:
-            ending = await self._diagnose(str(lost))
-            _log.debug("session %s is lost: %s", self.place.session_id, ending)
-            await self._link.close()
-            self._end(ending)
+            error = await self._diagnose(str(lost))
+            _log.debug("session %s is lost: %s", self.grant.session_id, error)
+            await self._connection.close()
+            self._end(error)
 
-    def _hear(self, text: str) -> None:
-        self._heard_s = _now_s()
+    def _on_message(self, text: str) -> None:
+        self._last_message_s = _now_s()
         message = json.loads(text)
         if message["type"] in ("event", "error"):
             self._events.append(message)
-            self._event_came.set()
+            self._event_arrived.set()
 
-    async def _beat(self) -> None:
-        with contextlib.suppress(ConnectionLost):  # the listener hears of it too
-            while _now_s() - self._heard_s < self._silence_s:
-                for text in self._hands.heartbeat():
-                    self._link.send(text)
+    async def _send_heartbeats(self) -> None:
+        with contextlib.suppress(ConnectionLost):  # handled by the reading task
+            while _now_s() - self._last_message_s < self._silence_s:
+                for text in self._input.heartbeat():
+                    self._connection.send(text)
                 await asyncio.sleep(_HEARTBEAT_S)
-            await self._link.close()
+            await self._connection.close()
 
     async def _diagnose(self, why: str) -> ClientError:
         try:
-            await self.rest.request("GET", self.place.links["self"], place=self.place, timeout=_LAST_REQUESTS_S)
+            await self.rest.request("GET", self.grant.links["self"], grant=self.grant, timeout=_CLOSING_TIMEOUT_S)
         except RefusedError as error:
-            return SessionEndedError(f"the session has ended: {self._last_words() or error}")
+            return SessionEndedError(f"the session has ended: {self._fatal_error() or error}")
         except ClientError as error:
             return error
         return TransportError(f"the connection was lost: {why}")
 
-    def _last_words(self) -> str | None:
+    def _fatal_error(self) -> str | None:
         failures = [event["error"] for event in self._events if event.get("event") == "failed" and event["fatal"]]
         return failures[-1] if failures else None
 
-    def _end(self, ending: ClientError) -> None:
-        self._ending = ending
-        self._over.set()
-        self._event_came.set()
+    def _end(self, error: ClientError) -> None:
+        self._error = error
+        self._ended.set()
+        self._event_arrived.set()
 
 
-async def give_back(rest: Rest, place: SessionGrant) -> None:
-    """Give the place back, if the server is still there."""
+async def delete_session(rest: Rest, grant: SessionGrant) -> None:
+    """Delete the session on the server, if it responds."""
     try:
-        await rest.request("DELETE", place.links["self"], place=place, timeout=_LAST_REQUESTS_S)
+        await rest.request("DELETE", grant.links["self"], grant=grant, timeout=_CLOSING_TIMEOUT_S)
     except ClientError as error:
-        _log.debug("session %s could not be given back: %s", place.session_id, error)
+        _log.debug("session %s could not be deleted: %s", grant.session_id, error)
 
 
 def _now_s() -> float:

@@ -1,4 +1,4 @@
-"""Pictures by WebRTC, received with WHEP, and messages over its data channel."""
+"""A connection over WebRTC: frames by WHEP, messages over the data channel."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from .rest import Rest, SessionGrant
 
 
 class WebRtcConnection:
-    """See :class:`~realtime_engine.client.connection.ServerConnection`."""
+    """Frames and messages over WebRTC; implements :class:`.connection.ServerConnection`."""
 
-    def __init__(self, rest: Rest, place: SessionGrant) -> None:
+    def __init__(self, rest: Rest, grant: SessionGrant) -> None:
         self._rest = rest
-        self._place = place
+        self._grant = grant
         self._receiver = WebRtcReceiver(unread=UNREAD_FRAMES)
 
     async def open(self) -> None:
+        """Connect; see :class:`.connection.ServerConnection`."""
         offer = await self._receiver.offer()
         headers = {"Content-Type": "application/sdp"}
-        link = self._place.links["whep"]
-        answer = await self._rest.request("POST", link, place=self._place, headers=headers, content=offer)
+        link = self._grant.links["whep"]
+        answer = await self._rest.request("POST", link, grant=self._grant, headers=headers, content=offer)
         try:
             await self._receiver.accept(answer.text)
             await self._receiver.channel_open()
@@ -28,24 +29,28 @@ class WebRtcConnection:
             raise TransportError(f"WebRTC could not connect: {error}") from error
 
     def send(self, text: str) -> None:
+        """Queue a message."""
         try:
             self._receiver.send(text)
         except PeerClosedError as error:
             raise ConnectionLost(str(error)) from error
 
     async def next_message(self) -> str:
+        """Wait for the oldest unread message."""
         try:
             return await self._receiver.next_message()
         except PeerClosedError as error:
             raise ConnectionLost(str(error)) from error
 
     async def next_frame(self) -> ClientFrame:
+        """Wait for the oldest unread frame."""
         try:
             return _frame(await self._receiver.next_frame())
         except PeerClosedError as error:
             raise ConnectionLost(str(error)) from error
 
     async def close(self) -> None:
+        """Close the connection."""
         await self._receiver.close()
 
 

@@ -1,4 +1,4 @@
-"""Messages over the controls WebSocket, and pictures by MJPEG or none at all."""
+"""A connection with controls over a WebSocket, and optionally frames over Motion JPEG."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _MAX_HEAD_BYTES = 16 * 1024
 
 
 class MultipartReader:
-    """Parts out of bytes that come in any pieces. Knows no transport."""
+    """An incremental parser of a multipart stream."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[tuple[Mapping[str, str], bytes]]:
-        """The parts that are complete with ``data``: headers, names in lower case, and body.
+        """Parse ``data`` and yield the completed parts: headers with lower-case names, and body.
 
         Raises:
-            ValueError: a part without ``Content-Length``, or headers that do not end.
+            ValueError: a part has no ``Content-Length``, or its headers are too long.
         """
         self._buffer += data
         while (part := self._next()) is not None:
@@ -45,13 +45,13 @@ class MultipartReader:
         end = self._buffer.find(_HEAD_END)
         if end < 0:
             if len(self._buffer) > _MAX_HEAD_BYTES:
-                raise ValueError(f"no end of a part's headers within {_MAX_HEAD_BYTES} bytes: not a multipart stream")
+                raise ValueError(f"the headers of a part exceed {_MAX_HEAD_BYTES} bytes: not a multipart stream")
             return None
         headers = _parse_headers(self._buffer[:end].decode("latin-1"))
         try:
             length = int(headers["content-length"])
         except (KeyError, ValueError) as error:
-            raise ValueError(f"a part without a usable Content-Length: {headers!r}") from error
+            raise ValueError(f"a part has no valid Content-Length: {headers!r}") from error
         begin = end + len(_HEAD_END)
         if len(self._buffer) < begin + length:
             return None
@@ -61,7 +61,7 @@ class MultipartReader:
 
 
 def _parse_headers(head: str) -> dict[str, str]:
-    """The delimiter before the headers has no colon, and so falls away."""
+    """Parse headers. The delimiter line before them has no colon and is skipped."""
     pairs = (line.partition(":") for line in head.split("\r\n"))
     return {name.strip().lower(): value.strip() for name, colon, value in pairs if colon}
 
@@ -71,11 +71,11 @@ _CLOSE_TIMEOUT_S = 2.0
 
 
 class WebSocketConnection:
-    """Frames by Motion JPEG, controls by WebSocket. ``pictures``: whether to read the MJPEG stream too."""
+    """Controls over a WebSocket; with ``pictures``, frames over Motion JPEG."""
 
-    def __init__(self, rest: Rest, place: SessionGrant, *, pictures: bool) -> None:
+    def __init__(self, rest: Rest, grant: SessionGrant, *, pictures: bool) -> None:
         self._rest = rest
-        self._place = place
+        self._grant = grant
         self._pictures = pictures
         self._socket: ClientConnection | None = None
         self._stream: httpx.Response | None = None
@@ -87,6 +87,7 @@ class WebSocketConnection:
         self._change = asyncio.Event()
 
     async def open(self) -> None:
+        """Connect; see :class:`.connection.ServerConnection`."""
         self._socket = await self._connect()
         self._begin(partial(self._read, self._socket))
         self._begin(partial(self._write, self._socket))
@@ -95,19 +96,23 @@ class WebSocketConnection:
             self._begin(partial(self._watch, self._stream))
 
     def send(self, text: str) -> None:
+        """Queue a message."""
         if self._lost is not None:
             raise ConnectionLost(self._lost)
         self._outgoing.put_nowait(text)
 
     async def next_message(self) -> str:
+        """Wait for the oldest unread message."""
         await self._until(lambda: bool(self._messages))
         return self._messages.popleft()
 
     async def next_frame(self) -> ClientFrame:
+        """Wait for the oldest unread frame."""
         await self._until(lambda: bool(self._frames))
         return self._frames.popleft()
 
     async def close(self) -> None:
+        """Close the connection."""
         self._end("it was closed")
         for task in self._tasks:
             task.cancel()
@@ -118,9 +123,9 @@ class WebSocketConnection:
             await self._socket.close()
 
     async def _connect(self) -> ClientConnection:
-        link = self._place.links["controls"]
+        link = self._grant.links["controls"]
         url = self._rest.url(link).replace("http", "ws", 1)
-        headers = bearer(self._place.token)
+        headers = bearer(self._grant.token)
         proxy: Literal[True] | None = True if self._rest.uses_proxy else None
         try:
             return await connect(url, additional_headers=headers, proxy=proxy, close_timeout=_CLOSE_TIMEOUT_S)
@@ -129,9 +134,9 @@ class WebSocketConnection:
 
     async def _request_stream(self) -> httpx.Response:
         http = self._rest.http
-        url = self._rest.url(self._place.links["mjpeg"])
+        url = self._rest.url(self._grant.links["mjpeg"])
         timeout = httpx.Timeout(self._rest.timeout_s, read=None)  # a paused session sends no pictures
-        request = http.build_request("GET", url, headers=bearer(self._place.token), timeout=timeout)
+        request = http.build_request("GET", url, headers=bearer(self._grant.token), timeout=timeout)
         try:
             response = await http.send(request, stream=True)
             if response.status_code >= 400:

@@ -106,7 +106,7 @@ class ComposedEngine:
         self._lanes: Lanes | None = None  # opened by the first step, on its thread
         self._in_flight: _InFlight | None = None
         self._silent_steps = 0
-        self._finished: list[StepResult] = []  # decoded in a step that failed afterwards
+        self._salvaged: list[StepResult] = []  # decoded in a step that failed afterwards
 
     def _read_optional_hooks(self, model: StageModel) -> None:
         heavy_keys = getattr(model, "heavy_keys", None)
@@ -204,7 +204,7 @@ class ComposedEngine:
         self._encodes.leave(row)
         if self._in_flight is not None:
             self._in_flight.batch.drop(row.index, session_id)
-        self._finished = [result for result in self._finished if result.session_id != session_id]
+        self._salvaged = [result for result in self._salvaged if result.session_id != session_id]
 
     # -- properties
 
@@ -276,12 +276,13 @@ class ComposedEngine:
         cohort, rows, heavy_keys = choice.cohort, self._rows, self._heavy_keys
         for session_id, given in due.items():
             row = rows.get(session_id)
-            if row is None:
+            if row is None or row.finished:
                 continue
-            takes_part = row.seeded
+            takes_part, differs = row.seeded, False
             for key in heavy_keys:
                 value = given.get(key, _ABSENT)
                 if (value is not _ABSENT and value is not row.applied.get(key, _ABSENT)) or row.encode is not None:
+                    differs = True
                     takes_part = takes_part and self._heavy_change(row, given, choice.changed, failures)
                     break
             if not takes_part:
@@ -291,6 +292,8 @@ class ComposedEngine:
             conditioning[session_id] = row.with_held_events(given) if row.held_events else dict(given)
             ages[row.index] = row.age
             cohort.append(row)
+            if differs:
+                choice.differing.append(row)
         choice.batch.due.update(conditioning)
         return choice
 
@@ -332,6 +335,9 @@ class ComposedEngine:
         decoded = self._decode(lanes, leaving) if leaving is not None else DONE
         if choice.changed:
             self._encodes.start(lanes, choice.changed, (self._seeded, decoded), failures)
+        conditioning = choice.batch.conditioning
+        for row in choice.differing:
+            conditioning[row.session_id] = row.with_applied(conditioning[row.session_id], self._heavy_keys)
         current: _InFlight | None = None
         try:
             if choice.cohort:
@@ -358,18 +364,39 @@ class ComposedEngine:
     ) -> None:
         """Wait for DEFERRED; if it failed, run it again by halves, so that only the culprits lose their chunk."""
         error = error_of(decoded)
-        if error is None:
-            return
         batch = flight.batch
+        if error is None:
+            if batch.finished:
+                self._finish_rows(batch, failures)
+            return
         batch.outputs.clear()
         rows = batch.rows_in_order()
         if len(rows) == 1:
-            failures[str(batch.slots[rows[0]])] = error
+            self._lose_chunk(str(batch.slots[rows[0]]), error, failures)
             return
         for half in (rows[: len(rows) // 2], rows[len(rows) // 2 :]):
             part = _InFlight(batch.part(half), flight.hot_done)
             self._finish_decode(lanes, part, self._decode(lanes, part), failures)
             batch.outputs.update(part.batch.outputs)
+            batch.finished |= part.batch.finished
+
+    def _finish_rows(self, batch: StageBatch, failures: dict[str, BaseException]) -> None:
+        """Stop stepping the rows whose last chunk this batch holds, and discard what HOT has made of their next one."""
+        for index in batch.finished:
+            session_id = batch.slots.get(index)
+            if session_id is None:
+                continue
+            if session_id not in batch.outputs:
+                error = EngineContractError(f"batch.finished has row {index}, batch.outputs has no {session_id!r}")
+                self._lose_chunk(session_id, error, failures)
+                continue
+            self._rows[session_id].finished = True
+            if self._in_flight is not None:
+                self._in_flight.batch.drop(index, session_id)
+
+    def _lose_chunk(self, session_id: str, error: BaseException, failures: dict[str, BaseException]) -> None:
+        failures[session_id] = error
+        self._rows[session_id].finished = False  # if it was its last chunk, the next one takes its place
 
     def _salvage(self, lanes: Lanes, flight: _InFlight | None, decoded: Completion, began: float) -> None:
         """After a HOT failure, keep the chunk before it for the next step."""
@@ -381,15 +408,15 @@ class ComposedEngine:
             logger.debug(
                 "chunks in flight are lost with the failed step: %s", {k: describe(v) for k, v in lost.items()}
             )
-        self._finished.extend(_step_results(flight.batch, began))
+        self._salvaged.extend(_step_results(flight.batch, began))
 
     def _results(self, batch: StageBatch | None, began: float) -> list[StepResult]:
-        finished, self._finished = self._finished, []
+        results, self._salvaged = self._salvaged, []
         if batch is not None:
             made = _step_results(batch, began)
             self._note_silence(batch, made)
-            finished.extend(made)
-        return finished
+            results.extend(made)
+        return results
 
     def _note_silence(self, batch: StageBatch, made: list[StepResult]) -> None:
         """Say once that a model makes no output at all, which nobody else can see."""
@@ -447,8 +474,9 @@ def _step_results(batch: StageBatch, began: float) -> list[StepResult]:
     """In row order; ``slots`` is ordered by row."""
     outputs = batch.outputs
     step_ms = (time.perf_counter() - began) * 1000.0
+    finished = batch.finished
     return [
-        StepResult(session_id, outputs[session_id], {"step_ms": step_ms})
-        for session_id in batch.slots.values()
+        StepResult(session_id, outputs[session_id], {"step_ms": step_ms}, last=row in finished)
+        for row, session_id in batch.slots.items()
         if session_id in outputs
     ]

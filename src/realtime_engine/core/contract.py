@@ -1,7 +1,7 @@
 """The contract between a caller and an engine.
 
-Level 1, which every engine answers: ``manifest``, ``attach``, ``step``, ``finalize``, ``detach``. Level 2, optional:
-``async serve(inbox, outbox, *, stop)``, for engines that own their loop; all others ride
+Level 1, which every engine implements: ``manifest``, ``attach``, ``step``, ``finalize``, ``detach``. Level 2, optional:
+``async serve(inbox, outbox, *, stop)``, for engines that own their loop; all others are driven by
 :func:`~realtime_engine.core.serve.default_serve`.
 """
 
@@ -87,11 +87,19 @@ class SessionInit:
 
 @dataclass(slots=True)
 class StepResult:
-    """One session's chunk out of one step; ``output`` is opaque to the engine."""
+    """One session's chunk out of one step.
+
+    Attributes:
+        output: the chunk; opaque to the engine.
+        stats: numbers that belong to the chunk, such as ``step_ms``.
+        last: the rollout ends with this chunk. The session stays attached and is not stepped again until it is reset;
+            results that a pipeline had already begun for it are discarded.
+    """
 
     session_id: str
     output: Any
     stats: Mapping[str, float] = field(default_factory=dict)
+    last: bool = field(default=False, kw_only=True)
 
 
 @runtime_checkable
@@ -103,13 +111,19 @@ class RealtimeInterface(Protocol):
 
     Optional, looked up by name:
 
-    ``serve(inbox, outbox, *, stop)``
-        Level 2: a coroutine that owns the loop.
+    ``serve(inbox, outbox, *, stop, monitor=None, max_chunks=None)``
+        Level 2: a coroutine function that owns the loop and returns after the event ``stop`` is set. Two parameters
+        are optional. ``monitor`` is the :class:`~realtime_engine.core.monitor.ServeMonitor` whose counters it updates;
+        it is passed when the signature accepts it. ``max_chunks`` limits the chunks of each epoch of a session, with
+        :class:`~realtime_engine.core.messages.Finished` after the last; without that parameter a limit is refused.
     ``reset(init)``
         Re-seed an attached session in place. Raises :class:`AdmissionError` *before* anything is released when the
         session could not be admitted again. Without it the loop detaches and attaches.
     ``copies_conditioning``
         True when the engine copies each mapping of ``due`` before anything may change it; saves the loop doing so.
+    ``close()``
+        Release what the engine holds besides its sessions, such as threads. Called, if at all, after the last other
+        call, by the code that built the engine.
     ``pending_sessions``
         Collection of ids that are attached and not yet seeded; the loop answers their Attach once they leave it.
     """

@@ -32,7 +32,7 @@ class Detach:
 
 @dataclass(frozen=True)
 class Reset:
-    """Seed a session anew; an empty context means the last one.
+    """Seed a session anew; an empty context means the last one. Restarts a session that has :class:`Finished`.
 
     Answered by :class:`ResetDone`, by :class:`Rejected` (the session goes on as it was), or by ``Failed(fatal=True)``
     when it was released and could not be seeded again.
@@ -145,6 +145,14 @@ class ActiveChanged(SessionEvent):
 @dataclass(frozen=True)
 class Detached(SessionEvent):
     """The session is gone and its row is free."""
+
+
+@dataclass(frozen=True)
+class Finished(SessionEvent):
+    """The rollout has ended with the chunk before this event.
+
+    The session stays attached and is not stepped until a :class:`Reset` starts its next epoch.
+    """
 
 
 @dataclass(frozen=True)

@@ -1,83 +1,110 @@
-"""Counters of a serve loop. The loop's thread alone writes them, without a lock; anybody may take a snapshot."""
+"""Counters of a serve loop: written by the loop's thread without a lock, readable from any thread."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
 
 from .outbox import Outbox
+from .statistics import RollingWindow, WindowSnapshot
 
-__all__ = ["Histogram", "HistogramSnapshot", "ServeMonitor", "ServeSnapshot"]
+__all__ = [
+    "IdleTotal",
+    "PipelineMonitor",
+    "PipelineSnapshot",
+    "ServeMonitor",
+    "ServeSnapshot",
+    "StageSnapshot",
+    "StageSpan",
+]
 
-_SUB_BITS = 2  # four buckets for each doubling: a quantile is at most 25 % off
-_BUCKETS = 64 << _SUB_BITS
 
+class IdleTotal(NamedTuple):
+    """Idle intervals of one reason: how many, and their sum in nanoseconds."""
 
-class Histogram:
-    """Durations in nanoseconds, in buckets that grow by a quarter of a doubling; fixed memory, O(1) a value."""
-
-    __slots__ = ("_counts", "_sum_ns", "_max_ns")
-
-    def __init__(self) -> None:
-        self._counts = [0] * _BUCKETS
-        self._sum_ns = 0
-        self._max_ns = 0
-
-    def record(self, duration_ns: int) -> None:
-        """Negative durations count as 0."""
-        value = max(duration_ns, 0)
-        self._counts[_bucket(value)] += 1
-        self._sum_ns += value
-        if value > self._max_ns:
-            self._max_ns = value
-
-    def snapshot(self) -> HistogramSnapshot:
-        return HistogramSnapshot(tuple(self._counts), self._sum_ns, self._max_ns)
+    intervals: int
+    idle_ns: int
 
 
 @dataclass(frozen=True)
-class HistogramSnapshot:
-    """A reading of a :class:`Histogram`."""
+class StageSnapshot:
+    """A stage of a stage graph.
 
-    counts: tuple[int, ...]
-    sum_ns: int
-    max_ns: int
+    Attributes:
+        admitted, completed, failed: chunks handed to the stage, and what came of them.
+        waiting: chunks whose inputs are ready and that are not admitted yet.
+        in_flight: chunks admitted and not completed.
+        queue: from the inputs being ready to the admission.
+        mailbox: from the admission to the begin of the work.
+        run: from the begin to the completion.
+        idle: reason -> intervals in which the stage had nothing of a session between two of its chunks.
+    """
 
-    @property
-    def count(self) -> int:
-        return sum(self.counts)
-
-    @property
-    def mean_ns(self) -> float:
-        return self.sum_ns / self.count if self.count else 0.0
-
-    def quantile_ns(self, share: float) -> int:
-        """Upper bound of the bucket that holds the value at ``share`` (0 to 1); 0 without values."""
-        if not 0.0 <= share <= 1.0:
-            raise ValueError(f"share must be between 0 and 1, got {share!r}")
-        rank, seen = share * self.count, 0
-        for bucket, count in enumerate(self.counts):
-            seen += count
-            if count and seen >= rank:
-                return min(_upper_bound(bucket), self.max_ns)
-        return 0
+    admitted: int
+    completed: int
+    failed: int
+    waiting: int
+    in_flight: int
+    queue: WindowSnapshot
+    mailbox: WindowSnapshot
+    run: WindowSnapshot
+    idle: Mapping[str, IdleTotal]
 
 
-def _bucket(value: int) -> int:
-    octave = value.bit_length() - 1 - _SUB_BITS
-    if octave <= 0:
-        return min(value, _BUCKETS - 1)
-    return min((octave << _SUB_BITS) + (value >> octave), _BUCKETS - 1)
+@dataclass(frozen=True)
+class PipelineSnapshot:
+    """A stage graph, over all sessions or for one of them.
+
+    Attributes:
+        stages: stage id -> its figures, sources before targets.
+        first_output: from the acceptance of a session's first inputs to its first output.
+        control_to_output: from a new value of a control to the first output made with it.
+        chunk_period: between two chunks of a session.
+        real_time_factor: p95 of ``chunk_period`` over the media duration of a chunk; ``None`` before the second chunk.
+    """
+
+    stages: Mapping[str, StageSnapshot]
+    first_output: WindowSnapshot
+    control_to_output: WindowSnapshot
+    chunk_period: WindowSnapshot
+    real_time_factor: float | None
 
 
-def _upper_bound(bucket: int) -> int:
-    octave = max((bucket >> _SUB_BITS) - 1, 0)
-    return ((bucket - (octave << _SUB_BITS) + 1) << octave) - 1
+class StageSpan(NamedTuple):
+    """One chunk at one stage, in monotonic nanoseconds; ``None`` for what has not happened.
+
+    ``epoch`` and ``seq`` are those of the :class:`~realtime_engine.core.messages.Chunk`.
+    """
+
+    stage: str
+    epoch: int
+    seq: int
+    ready_ns: int
+    admitted_ns: int | None
+    begun_ns: int | None
+    completed_ns: int | None
+
+
+class PipelineMonitor(Protocol):
+    """The stage statistics of an engine that serves a stage graph. All methods from any thread."""
+
+    def snapshot(self) -> PipelineSnapshot:
+        """All sessions since serving began, ended ones included."""
+
+    def session_snapshot(self, session_id: str) -> PipelineSnapshot | None:
+        """The newest chunks of one session; ``None`` for one that is not attached."""
+
+    def session_spans(self, session_id: str, since_ns: int) -> Sequence[StageSpan]:
+        """The stages' work for a session whose inputs were ready at ``since_ns`` or later, as far as it is kept."""
 
 
 @dataclass(frozen=True)
 class ServeSnapshot:
     """A reading of a serve loop.
+
+    In an engine that serves a stage graph, a tick is a request for one chunk of one session, and a step is a call of a
+    stage for one chunk.
 
     Attributes:
         ticks: rounds of the loop that stepped the engine.
@@ -87,9 +114,10 @@ class ServeSnapshot:
         rejected: messages and sessions refused.
         failed: :class:`Failed` events, fatal ones included.
         foreign: results for sessions that are not attached, thrown away.
-        step: how long the engine took for a tick.
+        step: how long the engine took for a tick; in a stage graph, for a chunk.
         input_to_step: from an Action's arrival in the inbox to the begin of the step that it shapes.
         dropped: session id -> chunks that the outbox dropped.
+        pipeline: the stage graph; ``None`` when the engine has none.
     """
 
     ticks: int
@@ -99,14 +127,20 @@ class ServeSnapshot:
     rejected: int
     failed: int
     foreign: int
-    step: HistogramSnapshot
-    input_to_step: HistogramSnapshot
+    step: WindowSnapshot
+    input_to_step: WindowSnapshot
     dropped: Mapping[str, int]
+    pipeline: PipelineSnapshot | None = None
 
 
 @dataclass
 class ServeMonitor:
-    """Pass one to ``default_serve`` and read it from any thread with :meth:`snapshot`."""
+    """Pass one to ``run_engine`` or ``default_serve`` and read it from any thread with :meth:`snapshot`.
+
+    Attributes:
+        outbox: set by the loop.
+        pipeline: set by an engine that serves a stage graph.
+    """
 
     ticks: int = 0
     overruns: int = 0
@@ -115,15 +149,19 @@ class ServeMonitor:
     rejected: int = 0
     failed: int = 0
     foreign: int = 0
-    step: Histogram = field(default_factory=Histogram)
-    input_to_step: Histogram = field(default_factory=Histogram)
-    outbox: Outbox | None = None  # set by the loop
+    step: RollingWindow = field(default_factory=RollingWindow)
+    input_to_step: RollingWindow = field(default_factory=RollingWindow)
+    outbox: Outbox | None = None
+    pipeline: PipelineMonitor | None = None
 
     def snapshot(self) -> ServeSnapshot:
+        """The counters now."""
+        pipeline = None if self.pipeline is None else self.pipeline.snapshot()
+        stage_calls = 0 if pipeline is None else sum(stage.admitted for stage in pipeline.stages.values())
         return ServeSnapshot(
             ticks=self.ticks,
             overruns=self.overruns,
-            steps=self.steps,
+            steps=self.steps + stage_calls,
             chunks=self.chunks,
             rejected=self.rejected,
             failed=self.failed,
@@ -131,4 +169,5 @@ class ServeMonitor:
             step=self.step.snapshot(),
             input_to_step=self.input_to_step.snapshot(),
             dropped=self.outbox.statistics().dropped if self.outbox is not None else {},
+            pipeline=pipeline,
         )

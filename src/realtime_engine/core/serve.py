@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import math
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from .clock import MONOTONIC, Clock
@@ -30,6 +31,7 @@ async def default_serve(
     clock: Clock = MONOTONIC,
     monitor: ServeMonitor | None = None,
     max_consecutive_failures: int = 10,
+    max_chunks: int | None = None,
 ) -> None:
     """Serve a Level 1 engine until ``stop`` is set; then finish the tick, detach everyone and close the outbox.
 
@@ -41,11 +43,13 @@ async def default_serve(
         clock: time, for tests.
         monitor: counters to be read while the loop runs.
         max_consecutive_failures: after so many failed steps in a row a session is given up.
+        max_chunks: chunks after which each epoch of a session finishes, if its rollout does not end before; ``None``:
+            no limit.
 
     Raises:
         Exception: what ``engine.manifest()`` raised. Nothing that a hook raises later ends the loop.
     """
-    _check_arguments(stop, outbox, tick_interval_s, max_consecutive_failures)
+    _check_arguments(stop, outbox, tick_interval_s, max_consecutive_failures, max_chunks)
     serving = ServeLoop(
         engine,
         inbox,
@@ -54,6 +58,7 @@ async def default_serve(
         clock=clock,
         monitor=monitor if monitor is not None else ServeMonitor(),
         max_consecutive_failures=max_consecutive_failures,
+        max_chunks=max_chunks,
     )
     ended = _run_on_thread(serving)
     stopped = asyncio.ensure_future(stop.wait())
@@ -66,22 +71,57 @@ async def default_serve(
         await asyncio.shield(ended)
 
 
-async def run_engine(engine: Any, inbox: Inbox, outbox: Outbox, *, stop: asyncio.Event, **options: Any) -> None:
+async def run_engine(
+    engine: Any,
+    inbox: Inbox,
+    outbox: Outbox,
+    *,
+    stop: asyncio.Event,
+    monitor: ServeMonitor | None = None,
+    max_chunks: int | None = None,
+    **options: Any,
+) -> None:
     """Drive an engine by its own ``serve`` if it has one, else by :func:`default_serve`.
 
-    ``options`` go to whichever it is. The outbox is closed when this returns or raises.
+    The outbox is closed when this returns or raises.
+
+    Args:
+        stop: ends the engine when it is set.
+        monitor: counters to be read while the engine runs; an own ``serve`` gets it if its signature accepts it.
+        max_chunks: chunks after which each epoch of a session finishes; ``None``: no limit.
+        options: further arguments of whichever ``serve`` it is.
+
+    Raises:
+        EngineContractError: the engine's own ``serve`` is no coroutine function, or does not accept ``max_chunks`` and
+            a limit is given.
     """
     serve = getattr(engine, "serve", None)
     try:
         if not callable(serve):
-            await default_serve(engine, inbox, outbox, stop=stop, **options)
+            await default_serve(engine, inbox, outbox, stop=stop, monitor=monitor, max_chunks=max_chunks, **options)
             return
+        if monitor is not None and _accepts(serve, "monitor"):
+            options["monitor"] = monitor
+        if max_chunks is not None:
+            if not _accepts(serve, "max_chunks"):
+                raise EngineContractError(f"{type(engine).__name__}.serve does not accept max_chunks")
+            options["max_chunks"] = max_chunks
         serving = serve(inbox, outbox, stop=stop, **options)
         if not inspect.isawaitable(serving):
             raise EngineContractError(f"{type(engine).__name__}.serve must be async def, it returned {serving!r}")
         await serving
     finally:
         outbox.close()
+
+
+def _accepts(serve: Callable[..., Any], name: str) -> bool:
+    """Whether ``serve`` takes a keyword argument of this name."""
+    parameters = inspect.signature(serve).parameters.values()
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return any(
+        parameter.kind is inspect.Parameter.VAR_KEYWORD or (parameter.name == name and parameter.kind in kinds)
+        for parameter in parameters
+    )
 
 
 def _run_on_thread(serving: ServeLoop) -> asyncio.Future[None]:
@@ -111,7 +151,11 @@ def _run_on_thread(serving: ServeLoop) -> asyncio.Future[None]:
 
 
 def _check_arguments(
-    stop: asyncio.Event, outbox: Outbox, tick_interval_s: float | None, max_consecutive_failures: int
+    stop: asyncio.Event,
+    outbox: Outbox,
+    tick_interval_s: float | None,
+    max_consecutive_failures: int,
+    max_chunks: int | None,
 ) -> None:
     if not isinstance(stop, asyncio.Event):
         raise TypeError(f"stop must be an asyncio.Event, got {stop!r}")
@@ -121,3 +165,5 @@ def _check_arguments(
         raise ValueError(f"tick_interval_s must be a finite number of seconds, 0 or more, got {tick_interval_s!r}")
     if max_consecutive_failures < 1:
         raise ValueError(f"max_consecutive_failures must be 1 or more, got {max_consecutive_failures!r}")
+    if max_chunks is not None and max_chunks < 1:
+        raise ValueError(f"max_chunks must be 1 or more, or None for no limit, got {max_chunks!r}")

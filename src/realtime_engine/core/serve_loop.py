@@ -20,6 +20,7 @@ from .messages import (
     Detach,
     Detached,
     Failed,
+    Finished,
     Rejected,
     Reset,
     ResetDone,
@@ -55,6 +56,7 @@ class ServeLoop:
         clock: Clock,
         monitor: ServeMonitor,
         max_consecutive_failures: int,
+        max_chunks: int | None = None,
     ) -> None:
         self._engine = engine
         self._inbox = inbox
@@ -64,6 +66,7 @@ class ServeLoop:
         self._monitor = monitor
         monitor.outbox = outbox
         self._max_failures = max_consecutive_failures
+        self._max_chunks = max_chunks
         self._engine_copies = getattr(engine, "copies_conditioning", False) is True
         self._log = LogLimiter(logger, clock)
         self._wakeup = Wakeup()
@@ -110,6 +113,7 @@ class ServeLoop:
                 emit=self._emit_chunks,
                 leaving=lambda session: self._held.holds(session.session_id),
                 interrupted=lambda: self._stopping,
+                max_chunks=self._max_chunks,
             )
             deadlines = Deadlines(self._interval_ns(manifest.rate_hz), self._clock.now_ns())
             with self._inbox.listening(self._wake_if_sleeping):
@@ -154,7 +158,7 @@ class ServeLoop:
         """A loop that is never in time does not sleep, but the readers need the interpreter too."""
         patience = _MAX_WITHOUT_REST_NS if self._outbox.backlog else 10 * _MAX_WITHOUT_REST_NS
         if now - self._rested_ns > patience:
-            self._clock.give_way()
+            self._clock.yield_now()
             self._rested_ns = self._clock.now_ns()
 
     def _sleep_until_input(self) -> None:
@@ -219,7 +223,7 @@ class ServeLoop:
 
     def _record_input(self, begin: int) -> None:
         for session, received_ns in self._fresh:
-            if session.active and self._sessions.get(session.session_id) is session:
+            if session.steppable and self._sessions.get(session.session_id) is session:
                 self._monitor.input_to_step.record(begin - received_ns)
         self._fresh.clear()
 
@@ -243,6 +247,8 @@ class ServeLoop:
             if session.session_id in made_chunks and session.session_id not in outcome.failures:
                 session.trust.stepped_cleanly()
                 self._place(session)
+        for session_id in outcome.finished:
+            self._finish(session_id)
         if self._arriving:
             self._announce_seeded()
 
@@ -256,6 +262,14 @@ class ServeLoop:
                 self._refuse_unseeded(session, error)
             else:
                 self._failed(session, error)
+
+    def _finish(self, session_id: str) -> None:
+        """Its last chunk is out: step it no more and report the end, unless it failed fatally in the same tick."""
+        session = self._sessions.get(session_id)
+        if session is not None:
+            self._announce(session)
+            self._place(session)
+            self._send(Finished(session_id, epoch=session.epoch))
 
     def _failed(self, session: Session, error: BaseException) -> None:
         self._announce(session)
@@ -377,10 +391,10 @@ class ServeLoop:
     # -- membership
 
     def _place(self, session: Session) -> None:
-        """Put a session where its state belongs: with the others, apart, or nowhere while it is paused."""
+        """Put a session where its state belongs: with the others, apart, or nowhere while it is not stepped."""
         self._due.pop(session.session_id, None)
         self._apart.pop(session.session_id, None)
-        if session.active:
+        if session.steppable:
             (self._apart if session.trust.apart else self._due)[session.session_id] = session
 
     def _forget(self, session: Session) -> None:

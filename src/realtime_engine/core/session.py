@@ -34,6 +34,8 @@ class Session:
         "epoch",
         "seq",
         "active",
+        "finished",
+        "epoch_begin_seq",
         "conditioning",
         "events",
         "applied",
@@ -51,9 +53,16 @@ class Session:
         """Everything but the pause, the trust and the count of chunks starts anew."""
         self.context = context
         self.epoch = epoch
+        self.epoch_begin_seq = self.seq
+        self.finished = False  # its last chunk of this epoch has left the pipeline
         self.conditioning: Mapping[str, Any] = {}
         self.events: list[Any] = []
         self.applied = NOTHING_APPLIED
+
+    @property
+    def steppable(self) -> bool:
+        """Whether it takes part in the next step."""
+        return self.active and not self.finished
 
     def apply(self, conditioning: Mapping[str, Any], events: tuple[Any, ...], applied: Applied) -> None:
         """Newest state wins; edges queue up (of a session that is not stepped for long, the newest 4096)."""

@@ -27,15 +27,21 @@ __all__ = [
 class StageBatch:
     """What one step's stages work on, in place.
 
-    Set by the engine: ``slots``, ``conditioning``, ``due``, ``ages``. Filled by the stages: ``data``, ``outputs``.
+    Set by the engine: ``slots``, ``conditioning``, ``due``, ``ages``. Filled by the stages: ``data``, ``outputs``,
+    ``finished``.
 
     Attributes:
         slots: row -> session id, the whole arena; ``None`` for a row that takes no part in this step.
-        conditioning: session id -> conditioning of this step; a stage may change it.
+        conditioning: session id -> conditioning of this step; a stage may change it. HOT and DEFERRED see a heavy value
+            (see :class:`StageModel`) from the step on in which its encode has ended, and the previous value until then.
         due: the sessions that this step advances.
         ages: row -> chunks made since the row was seeded (0 for the first).
         data: workspace that earlier stages leave for later ones of the same batch.
         outputs: session id -> chunk, filled by the last stages; opaque to the engine.
+        finished: rows whose rollout ends with the chunk of this step. A HOT or DEFERRED stage adds them; the engine
+            marks the chunk as the last and steps the row no more until its session is reset. In a pipeline, what HOT
+            has already made of the row's next chunk is discarded. A row whose last chunk was lost to a failure is
+            stepped again, so a model adds a row at its last chunk and at every one after it.
     """
 
     slots: dict[int, str | None]
@@ -44,6 +50,7 @@ class StageBatch:
     ages: dict[int, int] = field(default_factory=dict)
     data: dict[str, Any] = field(default_factory=dict)
     outputs: dict[str, Any] = field(default_factory=dict)
+    finished: set[int] = field(default_factory=set)
 
     def rows_in_order(self) -> list[int]:
         """Rows that take part, ascending."""
@@ -63,6 +70,7 @@ class StageBatch:
             due=ids,
             ages={row: self.ages[row] for row in rows},
             data=dict(self.data),
+            finished=self.finished.intersection(rows),
         )
 
     def drop(self, row: int, session_id: str) -> None:
@@ -72,6 +80,7 @@ class StageBatch:
         self.due.discard(session_id)
         self.ages.pop(row, None)
         self.outputs.pop(session_id, None)
+        self.finished.discard(row)
 
 
 @runtime_checkable
@@ -101,8 +110,8 @@ class StageModel(Protocol):
     ``heavy_equal(previous, wanted) -> bool``
         Equality of two mappings of heavy values, for models that carry tensors or revisions.
     ``heavy_policy() -> str``
-        ``"sit_out"`` (the default): a row is left out of HOT until its encode has ended. ``"keep_running"``: the row
-        goes on with the old value meanwhile, so its ENCODE must not disturb a HOT of the same row beside it.
+        ``"sit_out"`` (the default): a row is left out of HOT until its encode has ended. ``"keep_running"``: HOT runs
+        the row with the old value during the encode, so ENCODE must not change what a HOT of the same row reads.
     ``seed_ready(pending) -> bool``
         Whether the rows that wait (row -> attach context) may be seeded now. Absent: always.
     ``cuda_device() -> Any``

@@ -22,9 +22,16 @@ _new_stamps = tuple.__new__  # half the cost of Stamps(...), once a chunk
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of stepping some sessions: whose chunks left, in order, and who failed."""
+    """Result of stepping some sessions.
+
+    Attributes:
+        emitted: sessions whose chunks left, in order.
+        finished: sessions whose last chunk left.
+        failures: session id -> what it failed with.
+    """
 
     emitted: list[str] = field(default_factory=list)
+    finished: list[str] = field(default_factory=list)
     failures: dict[str, BaseException] = field(default_factory=dict)
 
 
@@ -50,6 +57,7 @@ class Stepper:
         emit: Callable[[list[Chunk]], None],
         leaving: Callable[[Session], bool],
         interrupted: Callable[[], bool],
+        max_chunks: int | None = None,
     ) -> None:
         self._engine = engine
         self._sessions = sessions
@@ -60,6 +68,7 @@ class Stepper:
         self._emit = emit
         self._leaving = leaving  # a paused session whose last chunks are still on their way out of the pipeline
         self._interrupted = interrupted
+        self._max_chunks = max_chunks
         self._calls: deque[_Call] = deque(maxlen=depth)
         self._primed = False
 
@@ -175,6 +184,7 @@ class Stepper:
         self, results: list[StepResult], origin: _Call | None, begin: int, end: int, outcome: Outcome
     ) -> None:
         chunks: list[Chunk] = []
+        finished: list[Session] = []
         emitted = self._clock.now_ns()
         if origin is not None:
             begin = origin.begin_ns
@@ -191,11 +201,17 @@ class Stepper:
                 chunks.append(
                     Chunk(session_id, result.output, result.stats, seq, session.epoch, applied.action_id, stamps)
                 )
+                if result.last or seq + 1 - session.epoch_begin_seq == self._max_chunks:
+                    session.finished = True
+                    finished.append(session)
         except BaseException:
+            for session in finished:
+                session.finished = False
             for chunk in chunks:
                 self._sessions[chunk.session_id].seq -= 1  # as if none had been made
             raise
         outcome.emitted.extend([chunk.session_id for chunk in chunks])
+        outcome.finished.extend([session.session_id for session in finished])
         self._emit(chunks)
 
     def _owner(self, result: StepResult) -> Session | None:
@@ -203,10 +219,13 @@ class Stepper:
         if not isinstance(result, StepResult):
             raise EngineContractError(f"step() must return StepResult items, got {type(result).__name__}")
         session = self._sessions.get(result.session_id)
-        if session is not None and (session.active or self._leaving(session)):
-            return session
+        if session is not None:
+            if session.finished and self._depth > 1:
+                return None  # begun before its last chunk came out
+            if session.steppable or (self._leaving(session) and not session.finished):
+                return session
         self._monitor.foreign += 1
-        whose = "is not attached" if session is None else "is paused"
+        whose = "is not attached" if session is None else "has finished" if session.finished else "is paused"
         stray = EngineContractError(f"step() returned a chunk for session {result.session_id!r}, which {whose}")
         self._log.error("a chunk is thrown away", stray)
         return None

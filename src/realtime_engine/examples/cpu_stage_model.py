@@ -17,6 +17,13 @@ class CpuStageModel:
     """Each chunk is a function of the row's seed, its age, its cheap conditioning and its encoded heavy values.
 
     The seed is ``context["seed"]``, or follows from the session id.
+
+    Args:
+        max_sessions: rows.
+        chunk_shape: shape of a chunk, frames first.
+        heavy_keys: conditioning keys that go through ENCODE.
+        rate_hz: chunks per second.
+        rollout_chunks: chunks after which a rollout ends; ``None``: it does not end.
     """
 
     def __init__(
@@ -25,9 +32,11 @@ class CpuStageModel:
         chunk_shape: tuple[int, ...] = (2, 4, 4, 3),
         heavy_keys: tuple[str, ...] = ("prompt",),
         rate_hz: float = 60.0,
+        rollout_chunks: int | None = None,
     ) -> None:
         self.chunk_shape = tuple(chunk_shape)
         self._heavy_keys = tuple(heavy_keys)
+        self._rollout_chunks = rollout_chunks
         self._manifest = EngineManifest(max_sessions, self.chunk_shape, rate_hz, frames_per_chunk=self.chunk_shape[0])
         self._seeds: dict[int, int | None] = {}
         self._embeddings: dict[int, int] = {}
@@ -58,6 +67,8 @@ class CpuStageModel:
     def generate(self, batch: StageBatch) -> None:
         """HOT: one latent a row."""
         batch.data["latents"] = {row: self._latent(batch, row) for row in batch.rows_in_order()}
+        if self._rollout_chunks is not None:
+            batch.finished.update(row for row, age in batch.ages.items() if age + 1 >= self._rollout_chunks)
 
     def decode(self, batch: StageBatch) -> None:
         """DEFERRED: latents to chunks."""

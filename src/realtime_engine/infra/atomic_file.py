@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Files that appear completely or not at all."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 
 
 def check_free(path: Path, *, overwrite: bool = False) -> None:
-    """Raise unless a file may be written at ``path``.
+    """Check that a file can be written at ``path``.
 
     Raises:
-        FileExistsError: there is one, and ``overwrite`` is not asked for.
-        IsADirectoryError: there is a directory.
-        FileNotFoundError: the directory that it would be in does not exist.
+        FileExistsError: the file exists, and ``overwrite`` is false.
+        IsADirectoryError: ``path`` is a directory.
+        FileNotFoundError: the parent directory does not exist.
     """
     if path.is_dir():
         raise IsADirectoryError(f"cannot write {path}: it is a directory, a file name is expected")
@@ -26,14 +26,14 @@ def check_free(path: Path, *, overwrite: bool = False) -> None:
 
 
 class AtomicFile:
-    """A file under a temporary name in the directory where it shall be, until it is whole.
+    """A file that has a temporary name in its target directory until it is complete.
 
     Attributes:
-        path: what it will be called.
-        temporary: what it is called now; whoever fills it opens this. A process that is killed leaves it behind.
+        path: the target.
+        temporary: the path to write to. A killed process leaves this file behind.
 
     Raises:
-        OSError: as :func:`check_free`.
+        OSError: the target cannot be written, see :func:`check_free`.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -43,10 +43,10 @@ class AtomicFile:
         self.temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.part")
 
     def commit(self) -> Path:
-        """Give it its name, once what it holds is on the disk.
+        """Flush the file to disk and rename it to the target.
 
         Raises:
-            FileExistsError: somebody else has made one meanwhile, and it may not be overwritten.
+            FileExistsError: the target was created in the meantime, and must not be overwritten.
         """
         with open(self.temporary, "rb+") as file:
             os.fsync(file.fileno())
@@ -57,15 +57,15 @@ class AtomicFile:
         return self.path
 
     def discard(self) -> None:
-        """Remove what there is under the temporary name."""
+        """Remove the temporary file, if it exists."""
         self.temporary.unlink(missing_ok=True)
 
     def _name_if_free(self) -> None:
         try:
-            os.link(self.temporary, self.path)  # unlike a rename, it fails where there is one
+            os.link(self.temporary, self.path)  # unlike a rename, this fails if the target exists
         except FileExistsError:
             raise _exists(self.path) from None
-        except OSError:  # a file system without hard links: here two writers may race
+        except OSError:  # a file system without hard links, where two writers may race
             check_free(self.path)
             os.replace(self.temporary, self.path)
         self.discard()
@@ -73,7 +73,7 @@ class AtomicFile:
 
 @contextlib.contextmanager
 def atomic_file(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterator[Path]:
-    """The temporary path to fill; named ``path`` at the end of the block, removed if the block raises."""
+    """Yield the temporary path to write to; it is renamed to ``path`` unless the block raises."""
     file = AtomicFile(path, overwrite=overwrite)
     try:
         yield file.temporary
@@ -83,4 +83,4 @@ def atomic_file(path: str | os.PathLike[str], *, overwrite: bool = False) -> Ite
 
 
 def _exists(path: Path) -> FileExistsError:
-    return FileExistsError(f"{path} exists and is not overwritten: choose another name, or ask for overwriting")
+    return FileExistsError(f"{path} exists: choose another name, or allow overwriting")

@@ -71,7 +71,7 @@ def _load_backend() -> tuple[str, _Encode]:
         if name != "simplejpeg":
             logger.warning("JPEG through %s: simplejpeg is not installed, which is faster", name)
         return name, encode
-    raise ImportError("no JPEG encoder: install simplejpeg (pip install 'realtime-engine[serve]')")
+    raise ImportError("no JPEG encoder: install simplejpeg (pip install 'realtime-engine[serve]')", name="simplejpeg")
 
 
 def _load_simplejpeg() -> _Encode:

@@ -1,4 +1,4 @@
-"""How far the loading of a model is, told from inside ``build`` to whoever waits for it."""
+"""Progress of loading a model, reported from inside ``build``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MAX = 200  # characters of a message
 
 
 class LoadProgress(NamedTuple):
-    """``message`` for people; ``fraction`` of the whole, 0 to 1, ``None`` while nobody knows."""
+    """A message to display, and the completed fraction from 0 to 1, ``None`` if unknown."""
 
     message: str
     fraction: float | None
@@ -21,23 +21,27 @@ _listener: ContextVar[Callable[[LoadProgress], None] | None] = ContextVar("loadi
 
 
 def report_loading(message: str, fraction: float | None = None) -> None:
-    """Say what a model is at while it loads. Does nothing when nobody listens.
+    """Report what a model is loading. Without a listener, this does nothing.
 
-    What is told is a line that any page can show: control characters count as spaces, and a long one is cut off.
+    The message is shown as one line: control characters become spaces, and a long message is truncated.
+
+    Args:
+        message: text to display.
+        fraction: completed fraction from 0 to 1; ``None`` if unknown.
 
     Raises:
-        ValueError: ``fraction`` is neither ``None`` nor 0 to 1.
+        ValueError: ``fraction`` is out of range.
     """
     if fraction is not None and not 0 <= fraction <= 1:
-        raise ValueError(f"fraction must be from 0 to 1, or None while nobody knows, got {fraction!r}")
+        raise ValueError(f"fraction must be from 0 to 1, or None if unknown, got {fraction!r}")
     listener = _listener.get()
     if listener is not None:
         listener(LoadProgress(_line(message), None if fraction is None else float(fraction)))
 
 
 @contextlib.contextmanager
-def hearing_progress(listener: Callable[[LoadProgress], None]) -> Iterator[None]:
-    """``listener`` is told what is reported inside the block, on the thread that reports it."""
+def listening_to_progress(listener: Callable[[LoadProgress], None]) -> Iterator[None]:
+    """Call ``listener`` for each report inside the block, on the reporting thread."""
     token = _listener.set(listener)
     try:
         yield

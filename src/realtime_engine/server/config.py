@@ -6,6 +6,7 @@ import ipaddress
 import math
 import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from ..infra.encoding import ENCODER_CHOICES, MAX_BITRATE, MIN_BITRATE
@@ -31,6 +32,7 @@ class ServerConfig:
         host: address to listen on; ``0.0.0.0`` is every one of this machine.
         port: port to listen on; 0 lets the system choose.
         token: what a client must show before it may take a place; ``None`` asks for nothing.
+        token_file: file that holds the token, such as a container's secret; surrounding whitespace does not count.
         open: serve everybody who reaches an address other than this machine's own, without a token.
         idle_timeout_s: seconds without viewers and controls after which a session is over.
         viewer_grace_s: seconds without viewers after which a session is paused.
@@ -62,7 +64,8 @@ class ServerConfig:
 
     host: str = "127.0.0.1"
     port: int = 8000
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
+    token_file: str | None = None
     open: bool = False
     idle_timeout_s: float = 30.0
     viewer_grace_s: float = 2.0
@@ -87,6 +90,8 @@ class ServerConfig:
     shutdown_timeout_s: float = 5.0
 
     def __post_init__(self) -> None:
+        if self.token_file is not None:
+            self._read_token(self.token_file)
         for name in _ABOVE_ZERO:
             _check_number(name, getattr(self, name), above_zero=True)
         for name in ("viewer_grace_s", "media_age_budget_ms"):
@@ -124,6 +129,16 @@ class ServerConfig:
     def ice(self) -> IceConfig:
         """How WebRTC finds addresses."""
         return self._make_ice()
+
+    def _read_token(self, path: str) -> None:
+        try:
+            token = Path(path).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            raise ValueError(f"token_file {path!r} cannot be read: {reason}") from error
+        if self.token not in (None, token):
+            raise ValueError(f"token and token_file {path!r} differ: set one of them")
+        object.__setattr__(self, "token", token)
 
     def _make_ice(self) -> IceConfig:
         return IceConfig(

@@ -7,7 +7,7 @@ import enum
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pydantic import BaseModel
 
@@ -21,7 +21,7 @@ from ..core.waiters import call_soon
 from ..infra.control_log import ControlRecorder
 from ..infra.demo import Demo
 from ..infra.extras import MissingDependencyError
-from ..infra.loading import LoadProgress, hearing_progress
+from ..infra.loading import LoadProgress, listening_to_progress
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class EngineHost:
 
     Attributes:
         inbox, outbox: the way to and from the engine; they exist before it does.
-        monitor: counters of its loop; an engine with a loop of its own does not move them.
+        monitor: counters of its loop; an engine with its own ``serve`` updates them if that accepts ``monitor``.
         state: set by the host.
         manifest: ``None`` until the engine is ready.
         error: why it failed, a line for a person.
@@ -94,7 +94,7 @@ class EngineHost:
         self._stop.set()
 
     def _build(self) -> _Built:
-        with hearing_progress(self._note_progress):
+        with listening_to_progress(self._note_progress):
             engine = self._demo.build_engine(self._options)
         return _Built(engine, engine.manifest())
 
@@ -102,9 +102,14 @@ class EngineHost:
         self.progress = progress
 
     async def _drive(self, engine: RealtimeInterface) -> None:
-        own_loop = callable(getattr(engine, "serve", None))
-        options: dict[str, Any] = {} if own_loop else {"monitor": self.monitor}
-        await run_engine(engine, self.inbox, self.outbox, stop=self._stop, **options)
+        await run_engine(
+            engine,
+            self.inbox,
+            self.outbox,
+            stop=self._stop,
+            monitor=self.monitor,
+            max_chunks=self._demo.max_chunks,
+        )
 
     def _fail(self, error: str) -> None:
         self.state = EngineState.FAILED

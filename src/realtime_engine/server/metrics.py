@@ -10,11 +10,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from ..core.clock import NS_PER_S
-from ..core.monitor import HistogramSnapshot
+from ..core.statistics import WindowSnapshot
 from ..infra.copy_stats import CopyStats
 from ..infra.telemetry.frame_latency import FrameTotals
 from ..infra.telemetry.server_stats import LoopMonitor
-from ..infra.telemetry.timing import WindowSnapshot
 from ..infra.webrtc import Loss, Tier
 from .counters import Counts
 from .engine_host import EngineHost, EngineState
@@ -88,7 +87,7 @@ def _of_engine(host: EngineHost) -> Iterator[Metric]:
 def _of_loop(loop: LoopMonitor) -> Iterator[Metric]:
     lag = loop.snapshot()
     yield _summary("event_loop_lag_seconds", "By how much the server's event loop was late", lag)
-    yield _gauge("event_loop_lag_max_seconds", "By how much it was late at most", lag.max_ns / NS_PER_S)
+    yield _gauge("event_loop_lag_max_seconds", "By how much it was late at most", lag.peak_ns / NS_PER_S)
 
 
 def _of_sessions(sessions: Sessions) -> Iterator[Metric]:
@@ -167,8 +166,8 @@ def _of_frames(frames: FrameTotals) -> Iterator[Metric]:
 def _add_window(metric: SummaryMetricFamily, labels: dict[str, str], times: WindowSnapshot) -> None:
     """``labels`` in the order of the metric's own."""
     metric.add_metric(list(labels.values()), count_value=times.count, sum_value=times.sum_ns / NS_PER_S)
-    for share, value_ns in zip(_QUANTILES, (times.p50_ns, times.p95_ns, times.p99_ns), strict=True):
-        metric.add_sample(metric.name, {**labels, "quantile": str(share)}, value_ns / NS_PER_S)
+    for share in _QUANTILES:
+        metric.add_sample(metric.name, {**labels, "quantile": str(share)}, times.quantile_ns(share) / NS_PER_S)
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:
@@ -179,8 +178,7 @@ def _counter(name: str, text: str, value: float) -> Metric:
     return CounterMetricFamily(PREFIX + name, text, value=value)
 
 
-def _summary(name: str, text: str, times: HistogramSnapshot) -> Metric:
-    metric = SummaryMetricFamily(PREFIX + name, text, count_value=times.count, sum_value=times.sum_ns / NS_PER_S)
-    for share in _QUANTILES:
-        metric.add_sample(PREFIX + name, {"quantile": str(share)}, times.quantile_ns(share) / NS_PER_S)
+def _summary(name: str, text: str, times: WindowSnapshot) -> Metric:
+    metric = SummaryMetricFamily(PREFIX + name, text, labels=[])
+    _add_window(metric, {}, times)
     return metric

@@ -54,6 +54,8 @@ class EngineCase:
             ``lambda n, plan: ComposedEngine(FaultyModel(MyModel(n), plan))``. ``None`` skips that check.
         same: whether two outputs are equal. The default is byte for byte; a model that only agrees within a tolerance
             between batch sizes passes a function that says so.
+        rollout_chunks: chunks after which a rollout ends; ``None`` skips the check of ends. The other checks take up to
+            60 steps: check shorter rollouts in a case of their own, ``skip=frozenset(CHECKS) - {"rollout_end"}``.
         skip: names of checks that do not apply, each the function's name without ``check_``.
     """
 
@@ -63,6 +65,7 @@ class EngineCase:
     heavy: tuple[str, Any, Any] | None = None
     make_faulty: Callable[[int, FaultPlan], RealtimeInterface] | None = None
     same: Callable[[Any, Any], bool] = same_value
+    rollout_chunks: int | None = None
     skip: frozenset[str] = field(default_factory=frozenset)
 
 
@@ -409,6 +412,35 @@ def _check_failure(case: EngineCase, event: str, order: Callable[[FaultPlan], No
     return plan
 
 
+def check_rollout_end(case: EngineCase) -> None:
+    """The last chunk of a rollout has ``last=True``, and a session that attaches again starts a new rollout."""
+    if case.rollout_chunks is None:
+        return
+    engine = case.make_engine(2)
+    first = _run_to_end(case, engine)
+    engine.detach(name_of(0))
+    again = _run_to_end(case, engine)
+    _assert_same(case, again, first, "the rollout of a session that attached again after its end")
+
+
+def _run_to_end(case: EngineCase, engine: RealtimeInterface) -> list[Any]:
+    """Session 0's rollout, stepped until its last chunk is out."""
+    assert case.rollout_chunks is not None
+    engine.attach(SessionInit(name_of(0), case.context(0)))
+    results: list[StepResult] = []
+    for step in range(case.rollout_chunks + engine.manifest().pipeline_depth_chunks - 1):
+        made = engine.step({name_of(0): case.conditioning(0, step)})
+        engine.finalize([result.session_id for result in made])
+        results += made
+        if any(result.last for result in made):
+            break
+    ends = [number for number, result in enumerate(results, 1) if result.last]
+    assert ends, f"no chunk of {len(results)} has last=True, EngineCase.rollout_chunks is {case.rollout_chunks}"
+    assert ends == [case.rollout_chunks], f"chunk {ends[0]} has last=True, not chunk {case.rollout_chunks}"
+    engine.step({})  # what a pipeline had begun beyond the end is not shown
+    return [result.output for result in results]
+
+
 def check_replica_parity(case: EngineCase) -> None:
     """The batched engine gives what one engine per session gives."""
     batched = _run(case, case.make_engine(3), (0, 1, 2), steps=4)
@@ -433,6 +465,7 @@ CHECKS: dict[str, Callable[[EngineCase], None]] = {
         check_late_decode,
         check_heavy_change,
         check_failure_boundary,
+        check_rollout_end,
         check_replica_parity,
     )
 }

@@ -30,9 +30,15 @@ class ScriptedEngine:
     """A Level 1 engine whose chunks are :class:`ScriptedChunk`; ``calls`` lists its calls in order.
 
     For failures, wrap it in :class:`~realtime_engine.testing.faults.FaultyEngine`.
+
+    Args:
+        max_sessions: sessions that can be attached at once.
+        rate_hz: chunks per second.
+        rollout_chunks: chunks after which a rollout ends; ``None``: it does not end.
     """
 
-    def __init__(self, max_sessions: int = 8, rate_hz: float = 60.0) -> None:
+    def __init__(self, max_sessions: int = 8, rate_hz: float = 60.0, *, rollout_chunks: int | None = None) -> None:
+        self._rollout_chunks = rollout_chunks
         self._manifest = EngineManifest(max_sessions, rate_hz=rate_hz)
         self._contexts: dict[str, dict[str, Any]] = {}
         self._ages: dict[str, int] = {}
@@ -74,9 +80,8 @@ class ScriptedEngine:
     def _advance(self, session_id: str, given: Mapping[str, Any]) -> StepResult:
         age = self._ages[session_id]
         self._ages[session_id] = age + 1
-        return StepResult(
-            session_id, ScriptedChunk(session_id, self._contexts[session_id], age, dict(given)), {"step_ms": 0.0}
-        )
+        chunk = ScriptedChunk(session_id, self._contexts[session_id], age, dict(given))
+        return StepResult(session_id, chunk, {"step_ms": 0.0}, last=age + 1 == self._rollout_chunks)
 
     def _note(self, hook: str, argument: Any) -> None:
         self.calls.append(Call(hook, argument, threading.get_ident()))

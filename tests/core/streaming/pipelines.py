@@ -17,6 +17,7 @@ from realtime_engine.core.streaming.specs import (
 )
 from realtime_engine.core.streaming.types import StreamingSessionContext
 from realtime_engine.core.streaming.work import ActorLane, StageWork
+from realtime_engine.testing import ManualClock
 
 from .manual_actors import ManualActor
 
@@ -84,22 +85,12 @@ def diamond(capacity: int = 1, in_flight: int = 1) -> StreamingPipelineSpec:
     )
 
 
-class Clock:
-    """Seconds that only a test moves."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 class Bench:
     """A scheduler without threads: what it starts lies in ``works`` until a test answers it."""
 
     def __init__(self, spec: StreamingPipelineSpec, window: int = 64) -> None:
         self.graph = PipelineGraph(spec)
-        self.clock = Clock()
+        self.clock = ManualClock()
         self.window = window
         lanes = [ActorLane(ManualActor({})) for _ in self.graph.stages]
         self.scheduler = Scheduler(self.graph, lanes, self.clock)
@@ -110,7 +101,7 @@ class Bench:
     def session(self, session_id: str = "s", final: int | None = None) -> StreamingSession:
         lanes = tuple(desk.lane for desk in self.scheduler.desks)
         context = StreamingSessionContext(session_id, next(self._epochs))
-        return StreamingSession(context, self.graph, lanes, final, self.window)
+        return StreamingSession(context, self.graph, lanes, final, self.window, self.scheduler.totals)
 
     def push(self, session: StreamingSession, sequence_id: int, artifacts: Iterable[str] | None = None) -> None:
         names = self.graph.inputs if artifacts is None else artifacts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 
+from realtime_engine.core.clock import NS_PER_S
 from realtime_engine.core.streaming.session import StreamingSession, has_room
 
 from .pipelines import Bench, chain
@@ -35,6 +36,10 @@ class World:
         self._count += 1
         heapq.heappush(self._events, (when, self._count, what))
 
+    @property
+    def _now(self) -> float:
+        return self.bench.clock.now_ns() / NS_PER_S
+
     def _push(self, session: StreamingSession) -> bool:
         sequence_id = session.next_input["x"]
         if not has_room(session, self.bench.graph, sequence_id, ("x",)):
@@ -49,16 +54,17 @@ class World:
                 pass
         started, self.bench.works = self.bench.works, []
         for work in started:
-            work.begun_at = self.bench.clock.now
-            self._at(self.bench.clock.now + UNITS[work.progress.table.spec.stage_id], work)
+            work.begun_ns = self.bench.clock.now_ns()
+            self._at(self._now + UNITS[work.progress.table.spec.stage_id], work)
 
     def run(self, until: float) -> None:
         self._settle()
         while self._events and self._events[0][0] <= until:
-            self.bench.clock.now, _, what = heapq.heappop(self._events)
+            when, _, what = heapq.heappop(self._events)
+            self.bench.clock.advance_ns(round(when * NS_PER_S) - self.bench.clock.now_ns())
             if isinstance(what, str):
                 self.refused[what] += not self._push(self.sessions[what])
-                self._at(self.bench.clock.now + self.pace[what], what)
+                self._at(when + self.pace[what], what)
             else:
                 self.bench.works.append(what)
                 self.bench.answer(what)

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import math
 import statistics
-import threading
 
 import pytest
 
+from realtime_engine.core.clock import NS_PER_S
 from realtime_engine.core.streaming.metrics import (
-    FixedWindow,
-    Hold,
-    SequenceTimes,
+    PipelineTotals,
     SessionRecord,
     StageRecord,
     StreamingLatencySummary,
     StreamingStageTiming,
+    WaitReason,
 )
+
+
+def ns(seconds: float) -> int:
+    return round(seconds * NS_PER_S)
+
+
+def new_record(window: int) -> SessionRecord:
+    return SessionRecord(window, PipelineTotals())
 
 
 def test_a_summary_is_what_the_definitions_say() -> None:
@@ -31,28 +38,12 @@ def test_a_summary_is_what_the_definitions_say() -> None:
     assert StreamingLatencySummary.of([2.0]).p95_seconds == 2.0
 
 
-def test_a_window_keeps_the_newest() -> None:
-    window = FixedWindow(3)
-    assert window.values() == []
-    for value in range(5):
-        window.append(value)
-    assert window.values() == [2, 3, 4]
-
-
-def test_times_are_found_by_sequence() -> None:
-    times = SequenceTimes(3)
-    for sequence_id in range(5):
-        times.append(sequence_id * 10.0)
-    assert times.items() == ((2, 20.0), (3, 30.0), (4, 40.0))
-    assert times.at(3) == 30.0 and math.isnan(times.at(1)) and math.isnan(times.at(5))
-
-
 def test_a_session_without_controls() -> None:
-    record = SessionRecord(8)
+    record = new_record(8)
     for sequence_id, (accepted, emitted) in enumerate([(0.0, 1.0), (0.5, 1.5), (1.0, 3.0)]):
-        record.note_accepted(accepted)
-        record.note_output(emitted)
-        record.note_chunk(sequence_id, emitted, None)
+        record.on_accepted(ns(accepted))
+        record.on_output(ns(emitted))
+        record.on_chunk(sequence_id, ns(emitted), None)
     metrics = record.snapshot()
     assert metrics.ingress_accepted_at == ((0, 0.0), (1, 0.5), (2, 1.0))
     assert metrics.output_emitted_at == ((0, 1.0), (1, 1.5), (2, 3.0))
@@ -66,52 +57,36 @@ def test_a_session_without_controls() -> None:
 
 
 def test_a_control_counts_once_and_only_if_it_was_applied() -> None:
-    record = SessionRecord(8)
-    applied = [{"steer": (0, 0.0)}, {"steer": (2, 5.0)}, {"steer": (2, 5.0)}, {"steer": (3, 7.0)}]
+    record = new_record(8)
+    applied = [{"steer": (version, ns(set_at))} for version, set_at in ((0, 0.0), (2, 5.0), (2, 5.0), (3, 7.0))]
     for sequence_id, controls in enumerate(applied):
-        record.note_chunk(sequence_id, 10.0 + sequence_id, controls)
+        record.on_chunk(sequence_id, ns(10.0 + sequence_id), controls)
     latency = record.snapshot().control_to_output_latency
     assert (latency.count, latency.maximum_seconds, latency.minimum_seconds) == (2, 6.0, 6.0)
 
 
 def test_an_empty_session_has_no_numbers() -> None:
-    metrics = SessionRecord(4).snapshot()
+    metrics = new_record(4).snapshot()
     assert metrics.first_output_latency_seconds is None and metrics.real_time_factor(1.0) is None
     assert metrics.ingress_accepted_at == () and metrics.chunk_period.count == 0
 
 
-def test_a_window_is_read_beside_its_writer() -> None:
-    times, done = SequenceTimes(16), threading.Event()
-
-    def write() -> None:
-        for sequence_id in range(30_000):
-            times.append(float(sequence_id))
-        done.set()
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    while not done.is_set():
-        items = times.items()
-        assert all(sequence_id == at for sequence_id, at in items) and len(items) <= 16
-    writer.join()
-
-
 def test_a_window_that_is_narrower_than_the_pipeline_counts_what_it_knows() -> None:
-    record = SessionRecord(2)
+    record = new_record(2)
     for sequence_id in range(4):
-        record.note_accepted(float(sequence_id))
+        record.on_accepted(ns(sequence_id))
     for sequence_id in range(4):
-        record.note_output(10.0)
-        record.note_chunk(sequence_id, 10.0, None)
+        record.on_output(ns(10.0))
+        record.on_chunk(sequence_id, ns(10.0), None)
     metrics = record.snapshot()
     assert metrics.first_output_latency_seconds == 10.0
     assert (metrics.control_to_output_latency.count, metrics.control_to_output_latency.maximum_seconds) == (2, 8.0)
 
 
-def note(
+def note_times(
     record: StageRecord, seq: int, times: tuple[float, float, float, float], hold: int = 0, missing: int = 0
 ) -> None:
-    ready, admitted, begun, completed = times
+    ready, admitted, begun, completed = map(ns, times)
     record.ready(seq, ready)
     record.admitted(seq, admitted, hold, missing)
     record.begun(seq, begun)
@@ -120,8 +95,8 @@ def note(
 
 def test_what_has_not_happened_is_none() -> None:
     record = StageRecord(4)
-    note(record, 0, (1.0, 2.0, 3.0, 4.0))
-    record.ready(1, 5.0)
+    note_times(record, 0, (1.0, 2.0, 3.0, 4.0))
+    record.ready(1, ns(5.0))
     assert record.timings("a") == (
         StreamingStageTiming("a", 0, 1.0, 2.0, 4.0, 3.0),
         StreamingStageTiming("a", 1, 5.0),
@@ -132,7 +107,7 @@ def test_what_has_not_happened_is_none() -> None:
 def test_the_newest_are_kept() -> None:
     record = StageRecord(4)
     for seq in range(10):
-        note(record, seq, (seq, seq, seq, seq + 0.5))
+        note_times(record, seq, (seq, seq, seq, seq + 0.5))
     assert [timing.sequence_id for timing in record.timings("a")] == [6, 7, 8, 9]
     assert [(i.previous_sequence_id, i.sequence_id) for i in record.idle_intervals("a", ())] == [(6, 7), (7, 8), (8, 9)]
 
@@ -141,36 +116,36 @@ def test_a_row_is_of_one_sequence() -> None:
     """More wait at the stage than the record keeps, and they come out of order."""
     record = StageRecord(2)
     for seq in range(5):
-        record.ready(seq, 1.0 + seq)
-    record.admitted(0, 10.0, 0, 0)
-    record.begun(1, 11.0)
-    record.completed(0, 12.0)
+        record.ready(seq, ns(1.0 + seq))
+    record.admitted(0, ns(10.0), 0, 0)
+    record.begun(1, ns(11.0))
+    record.completed(0, ns(12.0))
     assert record.timings("a") == (StreamingStageTiming("a", 3, 4.0), StreamingStageTiming("a", 4, 5.0))
-    record.ready(7, 8.0)  # overtakes 6, in whose row 3 still is
+    record.ready(7, ns(8.0))  # overtakes 6, in whose row 3 still is
     assert record.timings("a") == (StreamingStageTiming("a", 7, 8.0),)
-    record.ready(6, 9.0)
-    record.ready(1, 9.5)
+    record.ready(6, ns(9.0))
+    record.ready(1, ns(9.5))
     assert [timing.sequence_id for timing in record.timings("a")] == [6, 7]
 
 
 @pytest.mark.parametrize(
     ("times", "hold", "missing", "reason"),
     [
-        ((9.0, 10.0005, 10.1, 11.0), Hold.STAGE_CAPACITY, 0, "continuous"),
-        ((9.0, 9.5, 9.5, 11.0), Hold.SCHEDULER_ADMISSION, 0, "continuous"),  # they overlap
-        ((13.0, 13.0, 13.0, 14.0), Hold.SCHEDULER_ADMISSION, 0b10, "y"),
-        ((13.0, 13.0, 13.0, 14.0), Hold.SCHEDULER_ADMISSION, 0b11, "x+y"),
-        ((13.0, 13.0, 13.0, 14.0), Hold.SCHEDULER_ADMISSION, 0, "inputs_not_ready"),
-        ((9.0, 12.0, 12.0, 14.0), Hold.EDGE_CAPACITY, 0, "edge_capacity"),
-        ((10.1, 12.0, 12.0, 14.0), Hold.RESOURCE_GROUP, 0b01, "resource_group"),
-        ((9.0, 12.0, 12.0, 14.0), Hold.STAGE_CAPACITY, 0, "stage_capacity"),
-        ((9.0, 12.0, 12.0, 14.0), Hold.SCHEDULER_ADMISSION, 0, "scheduler_admission"),
+        ((9.0, 10.0005, 10.1, 11.0), WaitReason.STAGE_CAPACITY, 0, "continuous"),
+        ((9.0, 9.5, 9.5, 11.0), WaitReason.SCHEDULER_ADMISSION, 0, "continuous"),  # they overlap
+        ((13.0, 13.0, 13.0, 14.0), WaitReason.SCHEDULER_ADMISSION, 0b10, "y"),
+        ((13.0, 13.0, 13.0, 14.0), WaitReason.SCHEDULER_ADMISSION, 0b11, "x+y"),
+        ((13.0, 13.0, 13.0, 14.0), WaitReason.SCHEDULER_ADMISSION, 0, "inputs_not_ready"),
+        ((9.0, 12.0, 12.0, 14.0), WaitReason.EDGE_CAPACITY, 0, "edge_capacity"),
+        ((10.1, 12.0, 12.0, 14.0), WaitReason.RESOURCE_GROUP, 0b01, "resource_group"),
+        ((9.0, 12.0, 12.0, 14.0), WaitReason.STAGE_CAPACITY, 0, "stage_capacity"),
+        ((9.0, 12.0, 12.0, 14.0), WaitReason.SCHEDULER_ADMISSION, 0, "scheduler_admission"),
     ],
 )
 def test_why_a_stage_was_idle(times: tuple[float, float, float, float], hold: int, missing: int, reason: str) -> None:
     record = StageRecord(4)
-    note(record, 0, (0.0, 0.0, 0.0, 10.0))
-    note(record, 1, times, hold, missing)
+    note_times(record, 0, (0.0, 0.0, 0.0, 10.0))
+    note_times(record, 1, times, hold, missing)
     (interval,) = record.idle_intervals("a", ("x", "y"))
     assert interval.reason == reason
     assert interval.idle_seconds == pytest.approx(max(0.0, times[1] - 10.0))

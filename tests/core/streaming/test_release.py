@@ -8,6 +8,7 @@ import pytest
 
 from realtime_engine.core.streaming.errors import StreamingActorFailedError
 from realtime_engine.core.streaming.graph import PipelineGraph
+from realtime_engine.core.streaming.metrics import PipelineTotals
 from realtime_engine.core.streaming.release import SessionReleaser
 from realtime_engine.core.streaming.session import StreamingSession
 from realtime_engine.core.streaming.types import StreamingSessionContext
@@ -40,7 +41,9 @@ class PendingDetaches:
 
 def session(session_id: str, actors: list[ManualActor]) -> StreamingSession:
     lanes = tuple(ActorLane(actor) for actor in actors)
-    return StreamingSession(StreamingSessionContext(session_id, 1), PipelineGraph(chain()), lanes, None, 8)
+    return StreamingSession(
+        StreamingSessionContext(session_id, 1), PipelineGraph(chain()), lanes, None, 8, PipelineTotals()
+    )
 
 
 def three() -> list[ManualActor]:

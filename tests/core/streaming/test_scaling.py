@@ -7,9 +7,10 @@ import sys
 from collections.abc import Callable
 
 from realtime_engine.core.streaming.orchestrator import StreamingPipelineOrchestrator
+from realtime_engine.testing import ManualClock
 
 from .manual_actors import InlineActor
-from .pipelines import Bench, Clock, chain
+from .pipelines import Bench, chain
 
 PRODUCES = {"encode": "y", "denoise": "z", "decode": "out"}
 
@@ -36,7 +37,9 @@ def calls(work: Callable[[], object]) -> int:
 def test_registered_and_finished_sessions_cost_nothing() -> None:
     def one_session_beside(others: int) -> int:
         actors = {name: InlineActor(lambda _, made=made: {made: 0}) for name, made in PRODUCES.items()}
-        clock = Clock()  # on a real one, a stall of this thread is the cost of a chunk, and decides who visits whom
+        clock = (
+            ManualClock()
+        )  # on a real one, a stall of this thread is the cost of a chunk, and decides who visits whom
         orchestrator = StreamingPipelineOrchestrator(chain(), actors, clock=clock)
         for number in range(others):
             orchestrator.create_session(f"idle {number}")
@@ -46,7 +49,7 @@ def test_registered_and_finished_sessions_cost_nothing() -> None:
 
         def run() -> None:
             for sequence_id in range(20):
-                clock.now += 0.001
+                clock.advance(0.001)
                 orchestrator.push_input("s", sequence_id, "x", 0)
                 assert len(orchestrator.poll_outputs("s")) == 1
 
@@ -65,7 +68,7 @@ def test_a_chunk_among_many_costs_about_what_it_costs_alone() -> None:
                 for session in sessions:
                     bench.push(session, sequence_id)
                 while bench.works:
-                    bench.clock.now += 0.001
+                    bench.clock.advance(0.001)
                     bench.answer(bench.works[0])
                 for session in sessions:
                     assert len(bench.read(session)) == 1

@@ -7,7 +7,7 @@ from collections import deque
 
 import pytest
 
-from realtime_engine.core.streaming.metrics import Hold
+from realtime_engine.core.streaming.metrics import WaitReason
 from realtime_engine.core.streaming.session import StreamingSession, has_room
 from realtime_engine.core.streaming.specs import StreamingEdgeSpec, StreamingPipelineSpec
 from realtime_engine.core.streaming.types import StreamingSessionCloseReason, StreamingSessionStatus
@@ -188,11 +188,11 @@ def test_sessions_side_by_side_all_come_to_their_end(name: str) -> None:
 
 
 def run_one(bench: Bench, stage_id: str, seconds: float) -> None:
-    bench.clock.now += seconds
+    bench.clock.advance(seconds)
     bench.answer(bench.at(stage_id)[0])
 
 
-def test_holds_say_what_kept_a_chunk() -> None:
+def test_wait_reasons_say_what_kept_a_chunk() -> None:
     bench = Bench(chain(2, output_capacity=1))
     session = bench.session()
     bench.push(session, 0)
@@ -200,11 +200,11 @@ def test_holds_say_what_kept_a_chunk() -> None:
     bench.push(session, 2)
     for stage_id in ("encode", "denoise", "decode"):
         run_one(bench, stage_id, 1.0)
-    bench.clock.now += 1.0  # encode did 1 at once when it had done 0
+    bench.clock.advance(1.0)  # encode did 1 at once when it had done 0
     bench.answer(bench.at("encode")[0])
     run_one(bench, "denoise", 1.0)
     assert bench.at("decode") == []  # its output has no place
-    bench.clock.now += 5.0
+    bench.clock.advance(5.0)
     bench.read(session)
     decode = session.stages[2].record.idle_intervals("decode", ("z",))
     assert [(i.reason, i.missing_inputs) for i in decode] == [("edge_capacity", ("z",))]
@@ -222,7 +222,7 @@ def test_a_busy_stage_and_a_busy_group_are_named() -> None:
         run_one(bench, "encode", 1.0)  # two has been there once
         if group:
             bench.push(two, 1)  # denoise has the place
-            bench.clock.now += 1.0
+            bench.clock.advance(1.0)
             run_one(bench, "denoise", 1.0)
         else:
             bench.push(one, 0)
@@ -268,8 +268,8 @@ def test_what_a_dead_actor_had_fails_with_it() -> None:
     assert (counts.duplicate_results, counts.stale_epoch_results, counts.orphaned_results) == (1, 1, 0)
 
 
-def test_holds_are_what_the_timings_name() -> None:
-    assert [hold.name.lower() for hold in Hold] == [
+def test_wait_reasons_are_what_the_timings_name() -> None:
+    assert [reason.name.lower() for reason in WaitReason] == [
         "scheduler_admission",
         "stage_capacity",
         "resource_group",

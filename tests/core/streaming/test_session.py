@@ -11,6 +11,7 @@ from realtime_engine.core.streaming.errors import (
     UnknownSessionError,
 )
 from realtime_engine.core.streaming.graph import PipelineGraph
+from realtime_engine.core.streaming.metrics import PipelineTotals
 from realtime_engine.core.streaming.session import (
     SessionTable,
     StreamingSession,
@@ -30,7 +31,7 @@ def end(session: StreamingSession, error: BaseException | None = None) -> None:
 
 
 def test_an_id_is_free_when_its_last_session_is_released_entirely() -> None:
-    table = SessionTable(PipelineGraph(chain()), 8)
+    table = SessionTable(PipelineGraph(chain()), 8, PipelineTotals())
     first = table.add("s", (), None)
     with pytest.raises(SessionActiveError, match="'s' is running"):
         table.add("s", (), None)
@@ -52,7 +53,7 @@ def test_an_id_is_free_when_its_last_session_is_released_entirely() -> None:
 
 
 def test_a_refused_session_leaves_nothing() -> None:
-    table = SessionTable(PipelineGraph(chain()), 8)
+    table = SessionTable(PipelineGraph(chain()), 8, PipelineTotals())
     with pytest.raises(SequenceError):
         table.add("s", (), -1)
     assert table.all() == []
@@ -61,7 +62,7 @@ def test_a_refused_session_leaves_nothing() -> None:
 
 
 def test_ids_that_left_are_not_remembered() -> None:
-    table = SessionTable(PipelineGraph(chain()), 8)
+    table = SessionTable(PipelineGraph(chain()), 8, PipelineTotals())
     epochs = []
     for number in range(100):
         session = table.add(f"s{number}", (), None)

@@ -15,15 +15,21 @@ from realtime_engine.core.streaming.graph import PipelineGraph
 from realtime_engine.core.streaming.supervisor import StageActors
 from realtime_engine.core.streaming.types import StreamingActorState
 from realtime_engine.core.streaming.work import ActorLane
+from realtime_engine.core.streaming.worker_actor import ParallelWorkerStageActor
 
 from .manual_actors import ManualActor
 from .pipelines import chain
+from .workers import Calculator
 
 GRAPH = PipelineGraph(chain())
 
 
 def none_replaced(index: int, lane: ActorLane, error: BaseException) -> None:
     raise AssertionError
+
+
+def no_failure(index: int, lane: ActorLane, error: StreamingActorFailedError) -> None:
+    raise AssertionError(error)
 
 
 def test_factories_that_fail_close_what_was_made() -> None:
@@ -33,7 +39,7 @@ def test_factories_that_fail_close_what_was_made() -> None:
         raise OSError("no device")
 
     with pytest.raises(OSError, match="no device"):
-        StageActors(GRAPH, {"encode": lambda: made, "denoise": given, "decode": broken})
+        StageActors(GRAPH, {"encode": lambda: made, "denoise": given, "decode": broken}, no_failure)
     assert made.state is StreamingActorState.CLOSED and given.state is StreamingActorState.RUNNING
 
 
@@ -44,7 +50,7 @@ def test_only_dead_actors_are_replaced() -> None:
         made.append(ManualActor({}))
         return made[-1]
 
-    actors = StageActors(GRAPH, dict.fromkeys(GRAPH.index, factory))
+    actors = StageActors(GRAPH, dict.fromkeys(GRAPH.index, factory), no_failure)
     assert actors.restartable == [True] * 3
     actors.revive(none_replaced)
     made[1].die()
@@ -59,7 +65,7 @@ def test_a_factory_that_fails_later_is_the_reason() -> None:
     first = ManualActor({})
     answers: list[ManualActor] = [first]
     actors = StageActors(
-        GRAPH, {"encode": lambda: answers.pop(), "denoise": ManualActor({}), "decode": ManualActor({})}
+        GRAPH, {"encode": lambda: answers.pop(), "denoise": ManualActor({}), "decode": ManualActor({})}, no_failure
     )
     first.die()
     with pytest.raises(StreamingActorFailedError, match="a new one failed: IndexError: pop from empty list"):
@@ -77,7 +83,7 @@ def test_closing_is_bounded_and_survives_errors() -> None:
         def close(self) -> None:
             raise OSError("gone")
 
-    actors = StageActors(GRAPH, {"encode": Stuck({}), "denoise": Broken({}), "decode": ManualActor({})})
+    actors = StageActors(GRAPH, {"encode": Stuck({}), "denoise": Broken({}), "decode": ManualActor({})}, no_failure)
     assert actors.close(lambda: 0.01) == ["encode"]
     gate.set()
     assert actors.lanes[2].actor.health().state is StreamingActorState.CLOSED
@@ -94,6 +100,7 @@ def dead_encode(factory: Callable[[], Any]) -> StageActors:
             "denoise": ManualActor({}),
             "decode": ManualActor({}),
         },
+        no_failure,
     )
     first.die()
     return actors
@@ -121,10 +128,39 @@ def test_an_actor_that_comes_after_the_close_is_closed() -> None:
     assert made.state is StreamingActorState.CLOSED
 
 
+@pytest.mark.parametrize("by_factory", [False, True])
+def test_two_stages_with_one_actor_are_refused(by_factory: bool) -> None:
+    shared = ManualActor({})
+    actors: dict[str, Any] = {"encode": shared, "denoise": ManualActor({}), "decode": shared}
+    if by_factory:
+        actors |= {"encode": lambda: shared, "decode": lambda: shared}
+    with pytest.raises(ValueError, match="stages 'encode' and 'decode' have the same actor"):
+        StageActors(GRAPH, actors, no_failure)
+
+
+def test_two_actors_with_one_worker_are_refused() -> None:
+    worker = Calculator()
+
+    def worker_actor() -> ParallelWorkerStageActor:
+        return ParallelWorkerStageActor(worker, "double", lambda _: ((), {}), lambda *_: {}, close_worker=False)
+
+    actors = {"encode": worker_actor(), "denoise": worker_actor(), "decode": ManualActor({})}
+    with pytest.raises(ValueError, match="stages 'encode' and 'denoise' have the same worker"):
+        StageActors(GRAPH, actors, no_failure)
+    for actor in actors.values():
+        actor.close()
+
+
+def test_a_replacement_that_belongs_to_another_stage_is_refused() -> None:
+    actors = dead_encode(lambda: actors.lanes[1].actor)
+    with pytest.raises(StreamingActorFailedError, match="'denoise' and 'encode' have the same actor"):
+        actors.revive(none_replaced)
+
+
 @pytest.mark.parametrize("made", [None, 3, "actor"])
 def test_a_factory_makes_actors(made: object) -> None:
     with pytest.raises(TypeError, match="must return an actor"):
-        StageActors(GRAPH, dict.fromkeys(GRAPH.index, lambda: made))
+        StageActors(GRAPH, dict.fromkeys(GRAPH.index, lambda: made), no_failure)
     with pytest.raises(StreamingActorFailedError, match="must return an actor"):
         dead_encode(lambda: made).revive(none_replaced)
 
@@ -142,14 +178,14 @@ def test_a_class_is_a_factory() -> None:
         def __init__(self) -> None:
             super().__init__({})
 
-    actors = StageActors(GRAPH, dict.fromkeys(GRAPH.index, Ready))
+    actors = StageActors(GRAPH, dict.fromkeys(GRAPH.index, Ready), no_failure)
     assert len({lane.actor for lane in actors.lanes}) == 3
 
 
 @pytest.mark.parametrize("actors", [None, 3, ["encode", "denoise", "decode"]])
 def test_actors_are_a_mapping(actors: Any) -> None:
     with pytest.raises(ValueError, match="actors must be a mapping"):
-        StageActors(GRAPH, actors)
+        StageActors(GRAPH, actors, no_failure)
 
 
 def test_who_ends_at_once_is_not_late_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,5 +197,5 @@ def test_who_ends_at_once_is_not_late_when_the_time_is_over(monkeypatch: pytest.
             gate.wait()
 
     made = {name: Stuck({}) if name == "encode" else LocalStageActor(lambda _: {}) for name in GRAPH.index}
-    assert StageActors(GRAPH, made).close(lambda: 0.0) == ["encode"]
+    assert StageActors(GRAPH, made, no_failure).close(lambda: 0.0) == ["encode"]
     gate.set()

@@ -1,5 +1,11 @@
 from __future__ import annotations
 
+import os
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -40,6 +46,33 @@ def test_a_process_that_dies_fails_the_actor() -> None:
     assert health.state is StreamingActorState.FAILED and health.failure_reason == "its process died (signal 9)"
     with pytest.raises(StreamingActorFailedError, match="signal 9"):
         actor.submit(invocation(1))
+    actor.close()
+
+
+def kill_worker(worker: Any) -> None:
+    os.kill(worker.pid, signal.SIGKILL)
+
+
+def close_worker(worker: Any) -> None:
+    worker.close()
+
+
+@pytest.mark.parametrize(("end", "reason"), [(kill_worker, r"signal 9"), (close_worker, "the worker is closed")])
+def test_an_idle_actor_reports_that_its_worker_ended(end: Callable[[Any], None], reason: str) -> None:
+    worker, reasons, reported = ProcessWorker(Calculator), [], threading.Event()
+    actor = make(worker)
+
+    def on_failed(reason: str) -> None:
+        reasons.append(reason)
+        reported.set()
+
+    actor.add_failure_callback(on_failed)
+    end(worker)
+    assert reported.wait(TIMEOUT_S)
+    actor.add_failure_callback(on_failed)  # it has failed: called at once
+    assert len(reasons) == 2 and reason in reasons[0] and reasons[0] == reasons[1]
+    with pytest.raises(StreamingActorFailedError, match=reason):
+        actor.submit(invocation())
     actor.close()
 
 

@@ -293,7 +293,8 @@ def test_the_fake_refuses_what_a_gpu_refuses(cuda):
 
 
 def test_on_torch_itself_without_a_gpu():
-    torch = pytest.importorskip("torch")
+    import torch
+
     if torch.cuda.is_available():
         pytest.skip("scripts/gpu_check looks at this")
     dispatch = CudaGraphDispatch(torch.nn.Linear(3, 2))

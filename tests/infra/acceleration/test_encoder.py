@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from realtime_engine.infra.acceleration import EmbeddingCache, EncoderLifecycle, content_key
@@ -182,7 +182,8 @@ def test_it_needs_no_torch(no_torch):
 
 
 def test_on_torch_embeddings_hold_neither_graph_nor_weights():
-    torch = pytest.importorskip("torch")
+    import torch
+
     weights: list[Any] = []
 
     def load() -> Any:
@@ -217,7 +218,6 @@ class Plain:
 OPERATIONS = st.lists(st.tuples(st.sampled_from("abcde"), st.none() | st.integers(0, 12)), max_size=30)
 
 
-@settings(max_examples=60, deadline=None)
 @given(OPERATIONS, st.integers(0, 20))
 def test_it_holds_what_a_plain_one_holds(operations, max_bytes):
     cache, plain = EmbeddingCache(max_bytes), Plain(max_bytes)
@@ -281,7 +281,7 @@ def test_the_key_is_the_same_in_another_process():
     program = (
         "from realtime_engine.infra.acceleration import content_key; print(content_key({'a': 'é', 'b': (1, None)}))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == content_key({"a": "é", "b": (1, None)})
 
 
@@ -292,7 +292,8 @@ def test_anything_else_is_refused(content):
 
 
 def test_tensors():
-    torch = pytest.importorskip("torch")
+    import torch
+
     tensors = [
         torch.arange(6),
         torch.arange(6).reshape(2, 3),

@@ -121,7 +121,8 @@ def test_a_depth_of_none_is_refused(cuda):
 
 
 def test_on_torch_itself_without_a_gpu(caplog):
-    torch = pytest.importorskip("torch")
+    import torch
+
     prefetcher, frames = FramePrefetcher(), torch.arange(6, dtype=torch.bfloat16).reshape(2, 3).T
     for _ in range(3):
         prefetcher.put(frames)

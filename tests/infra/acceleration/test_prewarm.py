@@ -47,7 +47,7 @@ def test_after_the_deadline_no_step_begins(caplog):
     report = prewarm.run()
     assert (report.ending, report.done, report.skipped) == ("deadline", ("a", "b"), ("c", "d"))
     assert [event.step for event in events if event.state == "skipped"] == ["c", "d"]
-    assert "left out: c, d" in caplog.text
+    assert "skipped: c, d" in caplog.text
     assert prewarm.should_stop
 
 
@@ -84,12 +84,12 @@ def test_a_listener_that_raises_is_told_no_more(caplog):
 def test_it_runs_once():
     prewarm = Prewarm([])
     assert prewarm.run().ending == "complete"
-    with pytest.raises(RuntimeError, match="make a new one"):
+    with pytest.raises(RuntimeError, match="create a new one"):
         prewarm.run()
 
 
 def test_arguments_are_checked():
-    with pytest.raises(ValueError, match="differ: a, a"):
+    with pytest.raises(ValueError, match="distinct, got a, a"):
         Prewarm(steps("a", "a"))
     with pytest.raises(ValueError, match="more than 0, not 0"):
         Prewarm([], deadline_s=0)

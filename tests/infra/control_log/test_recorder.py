@@ -30,8 +30,8 @@ class Scene:
 
     def say(self, seq: int) -> int:
         """A message and its action; when that was received."""
-        self.log.told(parse_message({"v": 1, "type": "blur", "seq": seq}))
-        self.log.acting()
+        self.log.on_message(parse_message({"v": 1, "type": "blur", "seq": seq}))
+        self.log.on_action()
         return MONOTONIC.now_ns()
 
     def chunk(self, seq: int, received_ns: int | None) -> None:
@@ -46,7 +46,7 @@ class Scene:
 
 def test_a_line_counts_for_the_chunk_that_shows_its_action(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
-    scene.log.attached({"seed": 1}, {})
+    scene.log.on_attach({"seed": 1}, {})
     scene.chunk(0, None)
     first = scene.say(1)
     second = scene.say(2)
@@ -78,15 +78,15 @@ def test_chunks_that_the_outbox_drops_count(tmp_path: Path) -> None:
 def test_a_reset_counts_when_the_engine_says_that_it_is_done(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     before = scene.say(1)
-    scene.log.noted("reset", fields={})
-    scene.log.noted("act")
-    scene.log.acting()
+    scene.log.record("reset", fields={})
+    scene.log.record("act")
+    scene.log.on_action()
     anew = MONOTONIC.now_ns()
     scene.chunk(0, before)
     scene.outbox.put_nowait(ResetDone("s", epoch=2))
     scene.chunk(1, None)
-    scene.log.begun(True)
-    scene.log.acting()
+    scene.log.on_reset_reply(True)
+    scene.log.on_action()
     scene.chunk(2, anew)
     scene.chunk(3, MONOTONIC.now_ns())
     expected = [("blur", 0, 1), ("reset", 1, None), ("act", 2, None), ("begun", 3, None)]
@@ -95,9 +95,9 @@ def test_a_reset_counts_when_the_engine_says_that_it_is_done(tmp_path: Path) -> 
 
 def test_a_reset_that_is_refused_holds_nothing_up(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
-    scene.log.noted("reset", fields={})
-    scene.log.begun(False)
-    scene.log.acting()
+    scene.log.record("reset", fields={})
+    scene.log.on_reset_reply(False)
+    scene.log.on_action()
     scene.chunk(0, MONOTONIC.now_ns())
     assert scene.lines() == [("reset", 0, None), ("begun", 0, None)]
 
@@ -112,23 +112,23 @@ def test_a_session_that_failed_for_good_ends_its_log(tmp_path: Path) -> None:
     assert scene.lines() == [("end", 1, None)]
 
 
-def test_a_log_that_is_let_go_of_at_the_last_word_has_its_end(tmp_path: Path) -> None:
+def test_a_log_ended_at_the_last_event_is_complete(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     reader = scene.outbox.session("s")
     scene.chunk(0, None)
-    took = scene.recorder.took
+    on_output = scene.recorder.on_output
 
-    def hear(item: Any) -> None:
-        with pytest.raises(asyncio.QueueEmpty):  # nobody may read it before the log has it
+    def check_unread(item: Any) -> None:
+        with pytest.raises(asyncio.QueueEmpty):  # the log records an item before it can be read
             reader.get_nowait()
-        took(item)
+        on_output(item)
 
     assert isinstance(reader.get_nowait(), Chunk)
-    scene.recorder.took = hear  # type: ignore[method-assign]
+    scene.recorder.on_output = check_unread  # type: ignore[method-assign]
     scene.outbox.put_nowait(Detached("s"))
     assert isinstance(reader.get_nowait(), Detached)
-    scene.recorder.forget("s")
-    scene.recorder.forget("s")
+    scene.recorder.end("s")
+    scene.recorder.end("s")
     assert scene.lines() == [("end", 1, None)]
 
 
@@ -141,25 +141,23 @@ def test_only_its_owner_reads_a_log(tmp_path: Path) -> None:
     assert head["message"] == {"type": "log", "version": 1, "demo": "demo", "options": None}
 
 
-def test_a_file_has_a_greatest_size(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    scene = Scene(tmp_path, most_bytes=400)
+def test_the_size_of_a_file_is_limited(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene(tmp_path, max_bytes=400)
     with caplog.at_level(logging.WARNING):
         for seq in range(20):
             scene.chunk(seq, scene.say(seq))
     lines = scene.lines()
     (path,) = tmp_path.iterdir()
-    assert 0 < len(lines) < 20 and path.stat().st_size <= 400 and caplog.text.count("as large as it may be") == 1
+    assert 0 < len(lines) < 20 and path.stat().st_size <= 400 and caplog.text.count("the size limit is reached") == 1
 
 
-def test_messages_without_end_and_without_a_chunk_are_given_up(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_log_with_too_many_pending_messages_ends(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     scene = Scene(tmp_path)
     with caplog.at_level(logging.WARNING):
         for seq in range(5000):
             scene.say(seq)
     scene.chunk(0, MONOTONIC.now_ns())
-    assert scene.lines() == [] and "messages came without a chunk" in caplog.text
+    assert scene.lines() == [] and "messages without a chunk" in caplog.text
 
 
 def test_a_disk_that_fails_costs_the_log_only(
@@ -182,13 +180,13 @@ def test_a_folder_that_cannot_be_had_is_an_error(tmp_path: Path) -> None:
         ControlRecorder(tmp_path / "file", "demo", None)
 
 
-def test_nothing_is_kept_of_a_session_that_nobody_records() -> None:
+def test_an_unrecorded_session_keeps_nothing() -> None:
     calls: list[Callable[[], None]] = [
-        lambda: UNRECORDED.attached({}, {}),
-        lambda: UNRECORDED.noted("act"),
-        UNRECORDED.acting,
-        lambda: UNRECORDED.begun(False),
+        lambda: UNRECORDED.on_attach({}, {}),
+        lambda: UNRECORDED.record("act"),
+        UNRECORDED.on_action,
+        lambda: UNRECORDED.on_reset_reply(False),
     ]
     for call in calls:
         call()
-    assert not UNRECORDED._waiting
+    assert not UNRECORDED._pending

@@ -3,7 +3,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from realtime_engine.infra.controls import ARROWS_AS_WASD, Axis, Controls, GamepadState, KeyBinding, PointerState
@@ -19,7 +19,6 @@ from realtime_engine.infra.controls.devices import (
 deflection = st.floats(-1.5, 1.5)
 
 
-@settings(deadline=None)
 @given(deflection, deflection, st.floats(0.0, 0.9))
 def test_the_dead_zone_is_radial_and_rescaled(x, y, zone):
     length = math.hypot(x, y)
@@ -96,7 +95,6 @@ def test_a_key_in_two_groups_must_win_in_both():
     assert last_press_wins(("KeyA", "KeyW", "KeyS"), [("KeyA", "KeyW"), ("KeyW", "KeyS")]) == ("KeyS",)
 
 
-@settings(deadline=None)
 @given(held_keys, st.lists(st.lists(st.sampled_from(sorted(WASD)), min_size=2, unique=True), max_size=3))
 def test_a_key_counts_unless_a_later_one_shares_a_group(held, groups):
     def overruled(place):

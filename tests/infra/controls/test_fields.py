@@ -29,7 +29,7 @@ class Fields(BaseModel):
 
 
 def update(store, values, seq=None):
-    store.accept(store.stage(values, seq))
+    store.commit(store.stage(values, seq))
 
 
 def refused(store, values, seq=None):
@@ -104,10 +104,10 @@ def test_a_default_that_is_drawn_is_drawn_once_and_is_not_the_clients_word():
 
     values = FieldValues(Drawn)
     first = values.value.seed
-    values.accept(values.stage({"prompt": "ice"}))
+    values.commit(values.stage({"prompt": "ice"}))
     assert values.value.seed == first
     assert values.value.model_fields_set == {"prompt"}
-    values.accept(values.stage({"seed": 7}))
+    values.commit(values.stage({"seed": 7}))
     assert (values.value.seed, values.value.prompt) == (7, "ice")
     assert values.value.model_fields_set == {"seed", "prompt"}
 

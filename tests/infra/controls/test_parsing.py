@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from realtime_engine.infra.controls import MAX_MESSAGE_BYTES, Controls, ControlState
@@ -166,7 +166,6 @@ members = st.dictionaries(
 )
 
 
-@settings(deadline=None)
 @given(st.one_of(st.text(), json_values, members.map(lambda given: {**controls(), **given})))
 def test_nothing_but_a_refusal_comes_out_of_reading(message):
     try:

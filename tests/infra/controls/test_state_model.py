@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass, field
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
@@ -122,7 +122,6 @@ operations = st.lists(
 )
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(operations)
 def test_the_window_and_the_edges_are_those_of_the_history(operations):
     clock, history = ManualClock(), History()
@@ -171,7 +170,6 @@ spoilt = st.builds(
 )
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.one_of(spoilt, spoilt.map(json.dumps), st.text(max_size=30)), max_size=8))
 def test_whatever_is_refused_gets_an_answer_and_changes_nothing(sent):
     state = ControlState(CONTROLS, ManualClock())

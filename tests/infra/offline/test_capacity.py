@@ -45,3 +45,9 @@ async def test_an_engine_that_refuses_a_session_says_so() -> None:
     with pytest.raises(RuntimeError, match="refused a session: ValueError: no weights"):
         async for _ in measure_capacity(Closed(max_sessions=1), DEMO, seconds=0.1):
             pass
+
+
+async def test_rollouts_that_end_are_started_again() -> None:
+    engine = ScriptedEngine(max_sessions=1, rate_hz=200, rollout_chunks=4)  # over before the measurement begins
+    [point] = [point async for point in measure_capacity(engine, DEMO, seconds=0.2)]
+    assert point.chunks > 0

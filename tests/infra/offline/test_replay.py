@@ -124,7 +124,7 @@ def test_fields_that_the_demo_refuses_are_named() -> None:
         make(fields={"prompt": "x" * 21})
     with pytest.raises(ValueError, match="colour: no such field"):
         make(fields={"colour": 1})
-    with pytest.raises(ValueError, match="cannot begin without prompt"):
+    with pytest.raises(ValueError, match="cannot start without prompt"):
         make(required_context=("prompt",))
     with pytest.raises(LogError, match="line 2: drawn: "):
         make(attach({"seed": "many"}))

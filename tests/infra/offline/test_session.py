@@ -82,10 +82,10 @@ def test_a_pipeline_changes_nothing_but_its_depth(pipeline: bool) -> None:
     assert len(plain) == 7 and outputs(ComposedEngine(CpuStageModel(), pipeline=pipeline)) == plain
 
 
-def test_a_refused_session_is_told() -> None:
+def test_a_rejected_session_is_reported() -> None:
     engine = ScriptedEngine(max_sessions=1)
     engine.attach(SessionInit("somebody else"))
-    with pytest.raises(RunFailed, match="refuses the session: AdmissionError: the engine is full"):
+    with pytest.raises(RunFailed, match="rejected the session: AdmissionError: the engine is full"):
         play(engine, 1)
 
 
@@ -129,3 +129,24 @@ def test_ten_failures_in_a_row_end_the_run_and_close_the_engine() -> None:
 def test_an_interrupt_is_no_failure_of_the_model() -> None:
     with pytest.raises(KeyboardInterrupt):
         play(Failing(1, KeyboardInterrupt()), 3)
+
+
+@pytest.mark.parametrize("pipeline", [False, True])
+def test_it_stops_where_the_rollout_ends(pipeline: bool) -> None:
+    engine = ComposedEngine(CpuStageModel(1, rollout_chunks=3), pipeline=pipeline)
+    with OfflineSession(engine) as session:
+        assert [chunk.seq for chunk in session.play(replay(), 10)] == [0, 1, 2]
+        assert session.finished
+
+
+def test_a_reset_in_the_log_starts_the_next_rollout() -> None:
+    chunks = play(ScriptedEngine(rollout_chunks=3), 10, own("reset", 3))
+    assert [chunk.output.age for chunk in chunks] == [0, 1, 2, 0, 1, 2]
+    assert [chunk.epoch for chunk in chunks] == [1, 1, 1, 2, 2, 2]
+
+
+@pytest.mark.parametrize("pipeline", [False, True])
+def test_it_stops_at_the_limit_of_the_demo(pipeline: bool) -> None:
+    with OfflineSession(ComposedEngine(CpuStageModel(1), pipeline=pipeline), max_chunks=4) as session:
+        assert len(list(session.play(replay(), 10))) == 4
+        assert session.finished

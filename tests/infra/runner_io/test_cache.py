@@ -101,7 +101,7 @@ def test_a_server_that_drips_is_left(site: Web, tmp_path: Path) -> None:
             request.wfile.flush()
 
     try:
-        with pytest.raises(FetchError, match=r"/a: not here after 0.3 s; allow more time"):
+        with pytest.raises(FetchError, match=r"/a: incomplete after 0.3 s; allow more time"):
             Cache(tmp_path / "cache", timeout_s=0.3).fetch(site.say("a", drip))
     finally:
         over.set()
@@ -144,7 +144,7 @@ def test_only_urls_of_the_web_are_fetched(cache: Cache, url: str) -> None:
 
 
 def test_a_full_disk_is_named_and_leaves_nothing(site: Web, cache: Cache) -> None:
-    with full_after(1000), pytest.raises(FetchError, match=r"/a: it cannot be kept.*File too large"):
+    with full_after(1000), pytest.raises(FetchError, match=r"/a: it cannot be downloaded or stored.*File too large"):
         cache.fetch(site.put("a", CONTENT))
     assert files(cache) == []
 

@@ -5,17 +5,18 @@ import math
 import struct
 import warnings
 import zlib
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image, ImageCms
 
-from realtime_engine.infra.runner_io import INTERPOLATIONS, Cache, InputError, centre_crop, cover, load_image, resize
+from realtime_engine.infra.runner_io import INTERPOLATIONS, Cache, InputError, center_crop, cover, load_image, resize
 
 from .web import web
 
@@ -54,7 +55,7 @@ def test_grey_is_repeated(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.png", "a.tif"])
-def test_deep_grey_is_rounded(tmp_path: Path, name: str) -> None:
+def test_deep_gray_is_rounded(tmp_path: Path, name: str) -> None:
     grey = np.concatenate([np.arange(0, 65536, 13), [65535, 128, 129, 385, 386]]).astype(np.uint16)[None]
     loaded = load_image(saved(tmp_path, grey, name))
     wanted = np.array([round(int(value) / 257) for value in grey[0]])
@@ -66,13 +67,13 @@ def test_grey_of_more_than_16_bits_is_refused(tmp_path: Path) -> None:
         load_image(saved(tmp_path, np.array([[0, 70000]], np.int32), "a.tif"))
 
 
-def test_deep_colour_is_rounded(tmp_path: Path) -> None:
+def test_deep_color_is_rounded(tmp_path: Path) -> None:
     pixels = dice(16, 16, 3, dtype="uint16")
     cv2.imwrite(str(tmp_path / "a.png"), pixels[..., ::-1])
     np.testing.assert_array_equal(load_image(tmp_path / "a.png"), np.rint(pixels / 257))
 
 
-def test_deep_colour_with_alpha_is_composited(tmp_path: Path) -> None:
+def test_deep_color_with_alpha_is_composited(tmp_path: Path) -> None:
     pixels = dice(16, 16, 4, dtype="uint16")
     pixels[:8, :, 3], pixels[8:, :, 3] = 65535, 0
     cv2.imwrite(str(tmp_path / "a.png"), pixels[..., [2, 1, 0, 3]])
@@ -81,7 +82,6 @@ def test_deep_colour_with_alpha_is_composited(tmp_path: Path) -> None:
     assert (loaded[8:] == (10, 20, 30)).all()
 
 
-@settings(max_examples=20, deadline=None)
 @given(st.tuples(*[st.integers(0, 255)] * 3), st.integers(0, 2**32 - 1))
 def test_what_is_transparent_shows_the_ground(
     tmp_path_factory: pytest.TempPathFactory, ground: tuple[int, int, int], seed: int
@@ -105,7 +105,7 @@ def test_the_ground_has_a_name(tmp_path: Path, name: str, rgb: tuple[int, int, i
 
 
 def test_an_unknown_colour_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="'blurple': it is not a colour; give a name"):
+    with pytest.raises(InputError, match="'blurple': it is not a color; give a name"):
         load_image(saved(tmp_path, dice(2, 2, 3)), background="blurple")
 
 
@@ -187,7 +187,7 @@ def png_with(folder: Path, kind: bytes, content: bytes) -> Path:
 
 @pytest.mark.parametrize(("transfer", "name"), [(16, "PQ"), (18, "HLG")])
 def test_hdr_is_refused(tmp_path: Path, transfer: int, name: str) -> None:
-    with pytest.raises(InputError, match=rf"hdr\.png: it is HDR \({name}\), and models take SDR; export it as sRGB"):
+    with pytest.raises(InputError, match=rf"hdr\.png: it is HDR \({name}\), and models take SDR; convert it to sRGB"):
         load_image(png_with(tmp_path, b"cICP", bytes([9, transfer, 0, 1])))
 
 
@@ -211,7 +211,7 @@ def test_avif_says_what_it_is(tmp_path: Path, transfer: int) -> None:
 
 
 def test_floats_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"a\.tif: its pixels are floating point of no known range"):
+    with pytest.raises(InputError, match=r"a\.tif: its pixels are floating point of unknown range"):
         load_image(saved(tmp_path, np.zeros((2, 2), np.float32), "a.tif"))
 
 
@@ -232,7 +232,6 @@ def test_what_is_no_picture_is_refused(tmp_path: Path, content: bytes) -> None:
         load_image(tmp_path / "a.png")
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.sampled_from(["PNG", "JPEG", "WEBP", "GIF", "TIFF"]), st.data())
 def test_broken_bytes_are_refused_or_read_and_nothing_else(
     tmp_path_factory: pytest.TempPathFactory, kind: str, data: st.DataObject
@@ -273,6 +272,8 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 SIDES = st.integers(1, 14)
+HALF = Fraction(1, 2)
+ROUNDING = 0.005  # of weights in fixed-point numbers of 22 bits, which are summed over as many rows
 
 
 def cubic(x: float) -> float:
@@ -287,50 +288,85 @@ def sinc(x: float) -> float:
 
 
 FILTERS = {
-    "box": (0.5, lambda x: 1.0 if -0.5 < x <= 0.5 else 0.0),
     "bilinear": (1.0, lambda x: max(1 - abs(x), 0.0)),
     "bicubic": (2.0, cubic),
     "lanczos": (3.0, lambda x: sinc(x) * sinc(x / 3) if abs(x) < 3 else 0.0),
 }
 
 
-def weights(old: int, new: int, name: str) -> np.ndarray:
-    """(new, old): how much of each old row is in each new one."""
-    table = np.zeros((new, old))
-    scale = old / new
-    for row in range(new):
-        centre = (row + 0.5) * scale
-        if name == "nearest":
-            table[row, math.floor(Fraction(2 * row + 1, 2) * Fraction(old, new))] = 1
-            continue
+BOXES = (
+    lambda x: -HALF < x < HALF,
+    lambda x: -HALF <= x < HALF,
+    lambda x: -HALF < x <= HALF,
+    lambda x: -HALF <= x <= HALF,
+)
+
+
+def weights(old: int, new: int, name: str) -> list[np.ndarray]:
+    """(new, old) tables of how much of each old row is in each new one.
+
+    ``box`` has several: floating-point rounding decides whether a row whose middle is exactly on an edge of the box
+    counts.
+    """
+    scale = Fraction(old, new)
+    middles = [Fraction(2 * at + 1, 2) for at in range(old)]
+    centers = [Fraction(2 * row + 1, 2) * scale for row in range(new)]
+    if name == "nearest":
+        return [normalized([[at == math.floor(center) for at in range(old)] for center in centers])]
+    widened = max(scale, Fraction(1))
+    offsets = [[(middle - center) / widened for middle in middles] for center in centers]
+    if name != "box":
         support, weight = FILTERS[name]
-        widened = max(scale, 1.0)
-        for at in range(old):
-            if abs(at + 0.5 - centre) < support * widened + 1:
-                table[row, at] = weight((at + 0.5 - centre) / widened)
-        table[row] /= table[row].sum()
-    return table
+        table = [[weight(float(x)) if abs(x) < support else 0.0 for x in row] for row in offsets]
+        return [normalized(table)]
+    inside, *others = (np.array([[counts(x) for x in row] for row in offsets], float) for counts in BOXES)
+    empty = inside.sum(1) == 0
+    inside[empty] = others[0][empty]
+    return [normalized(table) for table in (inside, *others)]
 
 
-def reference(pixels: np.ndarray, height: int, width: int, name: str) -> list[np.ndarray]:
-    """One direction, then the other, with bytes in between, whose clipping may show: in both orders."""
+def normalized(table: Sequence[Sequence[float]] | np.ndarray) -> np.ndarray:
+    array = np.array(table, float)
+    return array / array.sum(1, keepdims=True)
+
+
+Bounds = tuple[np.ndarray, np.ndarray]
+
+
+def filtered(bounds: Bounds, tables: list[np.ndarray]) -> Bounds:
+    """The least and the greatest byte that each row may become, for rows (old, ...) between ``bounds``."""
+    low, high = (bound.astype(float) for bound in bounds)
+    lows = [np.tensordot(table.clip(0), low, 1) + np.tensordot(table.clip(max=0), high, 1) for table in tables]
+    highs = [np.tensordot(table.clip(0), high, 1) + np.tensordot(table.clip(max=0), low, 1) for table in tables]
+    return to_bytes(np.min(lows, 0) - ROUNDING), to_bytes(np.max(highs, 0) + ROUNDING)
+
+
+def reference(pixels: np.ndarray, height: int, width: int, name: str) -> list[Bounds]:
+    """One direction, then the other, with bytes in between, whose rounding and clipping may show: in both orders."""
     rows, columns = weights(pixels.shape[0], height, name), weights(pixels.shape[1], width, name)
-    across = np.einsum("yh,hxc->yxc", rows, to_bytes(np.einsum("xw,hwc->hxc", columns, pixels.astype(float))))
-    down = np.einsum("xw,ywc->yxc", columns, to_bytes(np.einsum("yh,hwc->ywc", rows, pixels.astype(float))))
-    return [to_bytes(across), to_bytes(down)]
+    turned = pixels.swapaxes(0, 1)
+    across = filtered(swapped(filtered((turned, turned), columns)), rows)
+    down = swapped(filtered(swapped(filtered((pixels, pixels), rows)), columns))
+    return [across, down]
+
+
+def swapped(bounds: Bounds) -> Bounds:
+    return bounds[0].swapaxes(0, 1), bounds[1].swapaxes(0, 1)
 
 
 def to_bytes(values: np.ndarray) -> np.ndarray:
     return np.floor(values.clip(0, 255) + 0.5)
 
 
-@settings(max_examples=120, deadline=None)
 @given(SIDES, SIDES, SIDES, SIDES, st.sampled_from(INTERPOLATIONS), st.integers(0, 2**32 - 1))
+@example(3, 4, 11, 5, "lanczos", 11)  # a byte between the passes may be off by one, which the second pass amplifies
+@example(13, 1, 6, 1, "box", 0)  # the middle of row 6 is where the boxes of two new rows meet
 def test_every_filter_agrees_with_the_reference(h: int, w: int, height: int, width: int, name: str, seed: int) -> None:
     pixels = np.random.default_rng(seed).integers(0, 256, (h, w, 3)).astype(np.uint8)
     resized = resize(pixels, height, width, name)
-    errors = [np.abs(resized - wanted).max() for wanted in reference(pixels, height, width, name)]
-    assert min(errors) <= (0 if name == "nearest" else 1)
+    assert any(
+        (low <= resized).all() and (resized <= high).all() for low, high in reference(pixels, height, width, name)
+    )
 
 
 def test_films_are_resized_picture_by_picture() -> None:
@@ -350,14 +386,13 @@ def test_the_same_size_is_no_copy() -> None:
 def test_the_middle_is_cut_out(height: int, width: int, data: st.DataObject) -> None:
     h, w = data.draw(st.integers(1, height)), data.draw(st.integers(1, width))
     pixels = np.arange(height * width * 3).reshape(height, width, 3).astype(np.uint8)
-    cropped = centre_crop(pixels, h, w)
+    cropped = center_crop(pixels, h, w)
     top, left = (height - h) // 2, (width - w) // 2
     np.testing.assert_array_equal(cropped, [row[left : left + w] for row in pixels[top : top + h]])
     assert np.shares_memory(cropped, pixels)
 
 
 @given(SIDES, SIDES, SIDES, SIDES)
-@settings(deadline=None)
 def test_cover_keeps_the_shape_and_cuts_off_the_rest(h: int, w: int, height: int, width: int) -> None:
     y, x = np.mgrid[0:h, 0:w]
     pixels = np.stack([y * 10, x * 10, y * 0], -1).astype(np.uint8)
@@ -377,7 +412,7 @@ def test_cover_keeps_the_shape_and_cuts_off_the_rest(h: int, w: int, height: int
     [np.zeros((4, 5), np.uint8), np.zeros((4, 5, 4), np.uint8), np.zeros((4, 5, 3)), np.zeros((0, 5, 3), np.uint8)],
 )
 def test_only_rgb_is_resized(pixels: np.ndarray) -> None:
-    for change in (resize, centre_crop, cover):
+    for change in (resize, center_crop, cover):
         with pytest.raises(ValueError, match="expected .* uint8"):
             change(pixels, 2, 2)
 
@@ -386,8 +421,8 @@ def test_sizes_and_names_are_checked() -> None:
     pixels = np.zeros((4, 5, 3), np.uint8)
     with pytest.raises(ValueError, match="'cubic', expected one of nearest"):
         resize(pixels, 2, 2, "cubic")
-    for change in (resize, centre_crop, cover):
-        with pytest.raises(ValueError, match="at least one row"):
+    for change in (resize, center_crop, cover):
+        with pytest.raises(ValueError, match="height and width must be at least 1"):
             change(pixels, 0, 2)
     with pytest.raises(ValueError, match=r"cannot crop 5 x 5 out of 4 x 5"):
-        centre_crop(pixels, 5, 5)
+        center_crop(pixels, 5, 5)

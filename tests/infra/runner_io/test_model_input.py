@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from realtime_engine.infra.frame_format import LAYOUTS, VALUE_RANGES, to_frames
@@ -37,7 +37,6 @@ def reference(frames: np.ndarray, layout: str, value_range: str, dtype: str, vie
     return result
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from(LAYOUTS),
     st.sampled_from(VALUE_RANGES),

@@ -6,7 +6,7 @@ from pathlib import Path
 import av
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from realtime_engine.infra.mp4 import MissingCodecError, Mp4Writer
@@ -113,7 +113,7 @@ def test_pixels_become_square(tmp_path: Path) -> None:
 
 def test_other_angles_are_refused(tmp_path: Path) -> None:
     path = film(tmp_path / "a.mp4", matrix=[46341, 46341, -46341, 46341])
-    with pytest.raises(InputError, match=r"a\.mp4: it is to be turned by no right angle; export it upright"):
+    with pytest.raises(InputError, match=r"a\.mp4: its rotation is not a multiple of 90 degrees; export it upright"):
         load_video(path)
 
 
@@ -149,7 +149,6 @@ def test_another_rate_repeats_and_leaves_out(tmp_path: Path) -> None:
     assert [light(pixels) for pixels in load_video(path, fps=20, max_frames=3).frames] == [0, 0, 1]
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     st.lists(st.integers(1, 20), min_size=1, max_size=9),
     st.fractions(min_value=Fraction(1, 9), max_value=2, max_denominator=9),

@@ -118,7 +118,7 @@ def test_memory_is_bounded() -> None:
     for _ in range(4):
         with ranges.cuda("b", device.torch):
             pass
-    assert len(ranges._pending) == 3 and ranges.forgotten == 3
+    assert len(ranges._pending) == 3 and ranges.dropped == 3
     with pytest.raises(ValueError, match="capacity"):
         RangeRecorder(capacity=0)
 

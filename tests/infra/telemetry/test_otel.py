@@ -20,11 +20,11 @@ FRAME = FrameId(
 
 @pytest.fixture
 def exported():
-    export = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-    memory = export.InMemorySpanExporter()
+    memory = InMemorySpanExporter()
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(memory))
     yield provider, memory
@@ -71,7 +71,8 @@ def test_each_joined_frame_is_sent(exported) -> None:
 
 
 def test_the_provider_of_the_process_is_used(exported, monkeypatch) -> None:
-    trace = pytest.importorskip("opentelemetry.trace")
+    from opentelemetry import trace
+
     provider, memory = exported
     monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
     SpanSender.exporting().send(record())

@@ -1,40 +1,7 @@
 from __future__ import annotations
 
-import math
-
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from realtime_engine.infra.frame import FrameId
-from realtime_engine.infra.telemetry.timing import PATH, STAGES, FrameRecord, Milestone, RollingWindow, StageTimes
-
-
-def nearest_rank(values: list[int], share: int) -> int:
-    return sorted(values)[math.ceil(share * len(values) / 100) - 1]
-
-
-@given(st.lists(st.integers(-5, 10**12), max_size=40), st.integers(1, 16))
-def test_a_window_is_what_the_newest_values_are(values: list[int], size: int) -> None:
-    window = RollingWindow(size)
-    for value in values:
-        window.record(value)
-    read, all_of_them = window.snapshot(), [max(value, 0) for value in values]
-    assert (read.count, read.sum_ns) == (len(values), sum(all_of_them))
-    if values:
-        kept = all_of_them[-size:]
-        assert (read.min_ns, read.max_ns, read.mean_ns) == (min(kept), max(kept), sum(kept) / len(kept))
-        quantiles = (read.p50_ns, read.p90_ns, read.p95_ns, read.p99_ns)
-        assert quantiles == tuple(nearest_rank(kept, share) for share in (50, 90, 95, 99))
-
-
-def test_an_empty_window_reads_as_zeros() -> None:
-    assert set(vars(RollingWindow().snapshot()).values()) == {0}
-
-
-def test_a_window_has_a_size() -> None:
-    with pytest.raises(ValueError, match="size must be 1 or more, got 0"):
-        RollingWindow(0)
+from realtime_engine.infra.telemetry.timing import PATH, STAGES, FrameRecord, Milestone, StageTimes
 
 
 def test_the_path_has_neither_gap_nor_overlap() -> None:

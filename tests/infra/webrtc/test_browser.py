@@ -12,6 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn
+from playwright.async_api import async_playwright
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
 
 from realtime_engine.infra.encoding import Codec
 from realtime_engine.infra.publisher import FramePublisher
@@ -19,14 +25,6 @@ from realtime_engine.infra.webrtc import CloseReason, ViewerPeer
 
 from ...browser import FLAGS, chromium_path
 from .support import Player, luma, shared, until
-
-playwright = pytest.importorskip("playwright.async_api", reason="needs the playwright package")
-uvicorn = pytest.importorskip("uvicorn", reason="needs uvicorn")
-starlette = pytest.importorskip("starlette.applications", reason="needs starlette")
-
-from starlette.requests import Request  # noqa: E402
-from starlette.responses import HTMLResponse, Response  # noqa: E402
-from starlette.routing import Route  # noqa: E402
 
 AUTOPLAY = "--autoplay-policy=no-user-gesture-required"
 
@@ -87,7 +85,7 @@ class Site:
     @contextlib.asynccontextmanager
     async def serve(self) -> AsyncIterator[Site]:
         routes = [Route("/", self.page), Route("/whep", self.whep, methods=["POST"])]
-        app = starlette.Starlette(routes=routes)
+        app = Starlette(routes=routes)
         server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", ws="none", lifespan="off"))
         server.install_signal_handlers = lambda: None
         serving = asyncio.create_task(server.serve())
@@ -120,7 +118,7 @@ class Site:
 
 @pytest.fixture
 async def page(tmp_path: Path) -> AsyncIterator[Any]:
-    async with playwright.async_playwright() as driver:
+    async with async_playwright() as driver:
         browser = await driver.chromium.launch_persistent_context(
             str(tmp_path / "profile"),
             executable_path=chromium_path(),
@@ -140,7 +138,7 @@ async def test_chromium_shows_the_frames_and_knows_which_they_are(
     async with Player(source, period_s=1 / 30) as player, site.serve():
         await page.goto(site.url)
         await page.evaluate("codec => watch(codec)", codec.value)
-        await page.wait_for_function("seen.filter(f => told.has(f.rtp)).length >= 20", timeout=20_000)
+        await page.wait_for_function("seen.filter(f => told.has(f.rtp)).length >= 20")
         state = await page.evaluate(
             "({seen: seen.map(f => ({...f, seq: told.get(f.rtp)})), replies, firstPicture,"
             " decoder: pc.getReceivers()[0].getParameters().codecs[0].mimeType})"

@@ -7,18 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch._dynamo.testing import CompileCounter
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("safetensors")
+from realtime_engine import ComposedEngine, SessionInit
+from realtime_engine.infra.loading import LoadProgress, listening_to_progress
+from realtime_engine.integrations.dream.building import build_model, warm_up
+from realtime_engine.integrations.dream.demo import Options
+from realtime_engine.integrations.dream.model import DreamModel
+from realtime_engine.integrations.dream.weights import Weights, WeightsError
 
-from realtime_engine import ComposedEngine, SessionInit  # noqa: E402
-from realtime_engine.infra.loading import LoadProgress, hearing_progress  # noqa: E402
-from realtime_engine.integrations.dream.building import build_model, warm_up  # noqa: E402
-from realtime_engine.integrations.dream.demo import Options  # noqa: E402
-from realtime_engine.integrations.dream.model import DreamModel  # noqa: E402
-from realtime_engine.integrations.dream.weights import Weights, WeightsError  # noqa: E402
-
-from .tiny import tiny_weights  # noqa: E402
+from .tiny import tiny_weights
 
 SIZE = {"width": 96, "height": 64}
 
@@ -38,7 +37,7 @@ def threads() -> Iterator[int]:
 def test_a_start_tells_how_far_it_is(weights: Weights, caplog: pytest.LogCaptureFixture, threads: int) -> None:
     torch.set_num_threads(threads + 1)
     heard: list[LoadProgress] = []
-    with caplog.at_level(logging.INFO), hearing_progress(heard.append):
+    with caplog.at_level(logging.INFO), listening_to_progress(heard.append):
         build_model(Options(weights=weights.path, **SIZE, threads=1))
     told = [record.getMessage() for record in caplog.records if "warming up" in record.getMessage()]
     assert told == ["warming up (1/2): looking at pictures", "warming up (2/2): a step of all rows"]
@@ -71,8 +70,7 @@ def test_all_is_compiled_when_it_is_warm(
     weights: Weights, rows: Any, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
 ) -> None:
     """A real step runs in the torch modes and with the memory layouts that were compiled for."""
-    testing = pytest.importorskip("torch._dynamo.testing")
-    counter, compile_for_real = testing.CompileCounter(), torch.compile
+    counter, compile_for_real = CompileCounter(), torch.compile
 
     def compile_by_counting(function: Any, **given: Any) -> Any:
         return compile_for_real(function, **{**given, "backend": counter, "mode": None})

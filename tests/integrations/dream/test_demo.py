@@ -6,19 +6,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from pydantic import ValidationError
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("safetensors")
+from realtime_engine import SessionInit
+from realtime_engine.core.contract import RealtimeInterface
+from realtime_engine.infra.controls import ControlState
+from realtime_engine.integrations.dream.demo import CONTROLS, Fields, Options, demo
+from realtime_engine.integrations.dream.level import THEMES
+from realtime_engine.integrations.registry import load_demo
 
-from realtime_engine import SessionInit  # noqa: E402
-from realtime_engine.core.contract import RealtimeInterface  # noqa: E402
-from realtime_engine.infra.controls import ControlState  # noqa: E402
-from realtime_engine.integrations.dream.demo import CONTROLS, Fields, Options, demo  # noqa: E402
-from realtime_engine.integrations.dream.level import THEMES  # noqa: E402
-from realtime_engine.integrations.registry import load_demo  # noqa: E402
-
-from .tiny import tiny_weights  # noqa: E402
+from .tiny import tiny_weights
 
 
 def conditioning(**given: Any) -> dict[str, Any]:

@@ -3,13 +3,11 @@ from __future__ import annotations
 import math
 
 import pytest
+import torch
 
 from realtime_engine.integrations.dream.localization import settle
 
 from .tiny import SIZES, tiny_network
-
-torch = pytest.importorskip("torch")
-
 
 CODE = torch.tensor([0.2, -0.1])
 

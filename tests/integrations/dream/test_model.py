@@ -8,22 +8,20 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("safetensors")
+from realtime_engine import ComposedEngine, SessionInit
+from realtime_engine.core.errors import StepFailure
+from realtime_engine.core.stages import StageBatch
+from realtime_engine.integrations.dream import model as dream_model
+from realtime_engine.integrations.dream.inference import Seen, dream_noise
+from realtime_engine.integrations.dream.level import HEIGHT, THEMES, WIDTH
+from realtime_engine.integrations.dream.model import DreamModel
+from realtime_engine.integrations.dream.weights import Weights
+from realtime_engine.testing import EngineCase, FaultyModel, check_engine
+from realtime_engine.testing.conformance import CHECKS
 
-from realtime_engine import ComposedEngine, SessionInit  # noqa: E402
-from realtime_engine.core.errors import StepFailure  # noqa: E402
-from realtime_engine.core.stages import StageBatch  # noqa: E402
-from realtime_engine.integrations.dream import model as dream_model  # noqa: E402
-from realtime_engine.integrations.dream.inference import Seen, dream_noise  # noqa: E402
-from realtime_engine.integrations.dream.level import HEIGHT, THEMES, WIDTH  # noqa: E402
-from realtime_engine.integrations.dream.model import DreamModel  # noqa: E402
-from realtime_engine.integrations.dream.weights import Weights  # noqa: E402
-from realtime_engine.testing import EngineCase, FaultyModel, check_engine  # noqa: E402
-from realtime_engine.testing.conformance import CHECKS  # noqa: E402
-
-from .tiny import tiny_weights  # noqa: E402
+from .tiny import tiny_weights
 
 SIZE = {"height": HEIGHT, "width": WIDTH}
 STATE = ("_places", "_hidden", "_codes")

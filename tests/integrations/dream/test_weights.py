@@ -10,16 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("safetensors")
+from realtime_engine.integrations.dream.model import DreamModel
+from realtime_engine.integrations.dream.weights import Weights, WeightsError, save
 
-from safetensors.torch import load_file, save_file  # noqa: E402
-
-from realtime_engine.integrations.dream.model import DreamModel  # noqa: E402
-from realtime_engine.integrations.dream.weights import Weights, WeightsError, save  # noqa: E402
-
-from .tiny import SIZES, tiny_network, tiny_weights  # noqa: E402
+from .tiny import SIZES, tiny_network, tiny_weights
 
 CPU = torch.device("cpu")
 ADVICE = "train others with: python -m realtime_engine.integrations.dream.train"
@@ -99,7 +96,7 @@ assert all(map(torch.equal, before, parts()))
 os.truncate(path, 0)
 assert all(map(torch.equal, before, parts()))
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=50)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
@@ -249,7 +246,7 @@ for name in ("dream", "compare", "dream-stages"):
     except ImportError as error:
         print(error)
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=50)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count(f"without the package '{missing}'") == 3, done.stdout
     assert done.stdout.count("pip install 'realtime-engine[torch]'") == 3

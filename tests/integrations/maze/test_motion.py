@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from realtime_engine.integrations.maze.grid import SIZE
@@ -49,7 +49,6 @@ axes = st.floats(-1, 1)
 legs = st.lists(st.tuples(axes, axes, axes, st.booleans(), st.integers(1, 40)), min_size=1, max_size=12)
 
 
-@settings(max_examples=40, deadline=None)
 @given(legs=legs, seed=st.integers(0, 3), fps=st.sampled_from([5.0, 30.0, 60.0]))
 def test_no_walk_ends_in_a_wall(legs: list[tuple[float, float, float, bool, int]], seed: int, fps: float) -> None:
     given_ = [

@@ -36,14 +36,14 @@ def draw_slowly(orbs: Orbs, wall: float) -> np.ndarray:
     picture = np.full((HEIGHT, WIDTH, 4), (20, 30, 40, 255), np.uint8)
     for orb in np.argsort(-orbs.depth[0]):
         depth, aside = float(orbs.depth[0, orb]), float(orbs.aside[0, orb])
-        for kind, radius, flat, centre in (
+        for kind, radius, flat, center in (
             (1, 0.55, 0.5 / depth, HEIGHT / 2 + 0.5 * FOCAL / depth),
             (0, 0.36, 1, HEIGHT / 2),
         ):
             radius_x = radius * FOCAL / depth
             for y, x in np.ndindex(HEIGHT, WIDTH):
                 across = (x - WIDTH / 2 - aside * FOCAL / depth) / radius_x
-                squared = across**2 + ((y - centre) / (radius_x * flat)) ** 2
+                squared = across**2 + ((y - center) / (radius_x * flat)) ** 2
                 if squared < 1 and depth < wall:
                     light = TABLE[kind, orb % ORB_COLOURS, int(squared * PROFILE)].astype(int)
                     picture[y, x] = np.minimum((picture[y, x] * (256 - light[3]) >> 8) + light, 255)

@@ -14,7 +14,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from realtime_engine.server.routes.controls import ControlsConnection
 
-from ..support import FREE, HELD, Place, frame_where, in_process, message, over_http, until
+from ..support import FREE, HELD, Place, frame_where, in_process, message, over_http, paint_demo, until
 
 
 @asynccontextmanager
@@ -63,6 +63,18 @@ async def test_events_reach_every_client() -> None:
                 await event(socket, "detached")
                 with pytest.raises(ConnectionClosed):
                     await socket.recv()
+
+
+async def test_a_finished_rollout_is_reported_and_owes_no_chunk() -> None:
+    async with over_http(paint_demo(max_chunks=3)) as served:
+        place = await served.take()
+        session = served.session(place)
+        async with connected(place) as socket:
+            for epoch in (2, 3):
+                await place.request("POST", "reset", json={})
+                assert (await event(socket, "reset_done"))["epoch"] == epoch
+                assert (await event(socket, "finished"))["epoch"] == epoch
+                await until(lambda: session.stalled_s == 0.0)
 
 
 async def test_a_pause_because_nobody_watches_is_not_told_as_one_of_the_player() -> None:

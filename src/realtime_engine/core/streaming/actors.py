@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, TypeAlias
 
 from ..errors import reason_of
@@ -69,13 +70,18 @@ Message = Work | Task | None  # ``None`` ends the thread
 class ThreadActor(abc.ABC):
     """What all actors with one thread and a bounded mailbox share; subclasses say how work is run.
 
-    At most ``in_service`` invocations are run at a time and ``mailbox_capacity`` wait; errands are never refused while
+    At most ``in_service`` invocations are run at a time and ``mailbox_capacity`` wait; tasks are never refused while
     it runs. Nothing that a handler raises ends the thread. A handler that raises :class:`StreamingActorFailedError`
     says that the stage itself is lost: the actor has failed, and all that waits is answered so.
+
+    Attributes:
+        backend_check_s: seconds between two looks at :meth:`lost_backend` while the actor is idle; ``None``: never.
 
     Raises:
         ValueError: naming the argument.
     """
+
+    backend_check_s: float | None = None
 
     def __init__(self, mailbox_capacity: int, in_service: int, name: str, session_closer: SessionCloser | None) -> None:
         check_count("mailbox_capacity", mailbox_capacity)
@@ -86,12 +92,13 @@ class ThreadActor(abc.ABC):
         self._session_closer = session_closer
         self._lock = threading.Lock()
         self._mailbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
-        self._put_aside: list[Message] = []  # taken from the mailbox before its turn; the thread's own
+        self._requeued: list[Message] = []  # taken from the mailbox before their turn; used by the actor's thread
         self._in_service: tuple[Work, ...] = ()
         self._pending = 0
         self._closing: dict[StreamingSessionContext, Future[None]] = {}
         self._state = StreamingActorState.RUNNING
         self._failure_reason: str | None = None
+        self._failure_callbacks: list[Callable[[str], None]] = []
         self._abandoned = False
         self._thread = threading.Thread(target=self._main, name=name, daemon=True)
         self._thread.start()
@@ -118,6 +125,15 @@ class ThreadActor(abc.ABC):
         """How it is, without waiting."""
         with self._lock:
             return StreamingActorHealth(self._state, self._pending, self._failure_reason)
+
+    def add_failure_callback(self, callback: Callable[[str], None]) -> None:
+        """Call ``callback`` with the reason, once and on any thread, when the actor fails; at once if it has failed."""
+        with self._lock:
+            reason = self._failure_reason
+            if reason is None:
+                self._failure_callbacks.append(callback)
+        if reason is not None:
+            callback(reason)
 
     def barrier(self, timeout: float = 5.0) -> None:
         """Return when everything taken so far is answered.
@@ -173,11 +189,11 @@ class ThreadActor(abc.ABC):
         if self._state is StreamingActorState.FAILED:
             raise StreamingActorFailedError(f"{self._name!r} has failed: {self._failure_reason}")
 
-    def _send(self, errand: Task) -> Future[None]:
+    def _send(self, task: Task) -> Future[None]:
         if self._state is StreamingActorState.CLOSED:
             raise StreamingActorFailedError(f"{self._name!r} is closed")
-        self._mailbox.put(errand)
-        return errand.future
+        self._mailbox.put(task)
+        return task.future
 
     def _await(self, future: Future[None], timeout: float, what: str) -> None:
         if threading.current_thread() is self._thread:
@@ -195,7 +211,7 @@ class ThreadActor(abc.ABC):
         error = StreamingActorFailedError(reason)
         for work in self._in_service:
             self.answer(work, error=error)
-        for message in tuple(self._put_aside):
+        for message in tuple(self._requeued):
             self._refuse(message, error)
         with contextlib.suppress(queue.Empty):
             while True:
@@ -208,9 +224,25 @@ class ThreadActor(abc.ABC):
     def run(self, work: Work) -> None:
         """Answer ``work``, and whatever of the mailbox is taken together with it."""
 
+    def lost_backend(self) -> str | None:
+        """Why what the handler works with has died; checked every ``backend_check_s`` seconds of idleness."""
+        return None
+
     def _main(self) -> None:
-        while self._handle(self._put_aside.pop() if self._put_aside else self._mailbox.get()):
+        while self._handle(self._next_message()):
             pass
+
+    def _next_message(self) -> Message:
+        if self._requeued:
+            return self._requeued.pop()
+        while self.backend_check_s is not None and self._failure_reason is None:
+            try:
+                return self._mailbox.get(timeout=self.backend_check_s)
+            except queue.Empty:
+                reason = self.lost_backend()
+                if reason is not None:
+                    self._fail(reason)
+        return self._mailbox.get()
 
     def _handle(self, message: Message) -> bool:
         """Deal with one message; holds no reference to it afterwards. False when it was the last."""
@@ -219,7 +251,7 @@ class ThreadActor(abc.ABC):
         if self._abandoned:
             self._refuse(message, StreamingActorFailedError(f"{self._name!r} is closed"))
         elif isinstance(message, Task):
-            self._run_errand(message)
+            self._run_task(message)
         elif self._failure_reason is not None:
             self._refuse(message, StreamingActorFailedError(f"{self._name!r} has failed: {self._failure_reason}"))
         else:
@@ -227,13 +259,13 @@ class ThreadActor(abc.ABC):
             self._in_service = ()
         return True
 
-    def _run_errand(self, errand: Task) -> None:
+    def _run_task(self, task: Task) -> None:
         try:
-            errand.run()
+            task.run()
         except BaseException as error:  # goes to the one who waits
-            self._settle(errand.future, None, error)
+            self._settle(task.future, None, error)
         else:
-            self._settle(errand.future, None)
+            self._settle(task.future, None)
 
     def begin(self, work: Work) -> bool:
         """Whether work may start; what was cancelled while it waited never does."""
@@ -246,13 +278,13 @@ class ThreadActor(abc.ABC):
         work.invocation = work.invocation.begin()
         return True
 
-    def serve(self, works: tuple[Work, ...]) -> None:
-        """Say what is in service, so that a close need not wait for it."""
+    def mark_in_service(self, works: tuple[Work, ...]) -> None:
+        """Declare what is being run, so that a close that times out can answer it."""
         self._in_service = works
 
     def next_work(self, timeout_s: float) -> Work | None:
         """The next message if it is work and comes within the time; anything else stays for its turn."""
-        if self._put_aside:
+        if self._requeued:
             return None
         try:
             message = self._mailbox.get(timeout=timeout_s) if timeout_s > 0 else self._mailbox.get_nowait()
@@ -260,12 +292,12 @@ class ThreadActor(abc.ABC):
             return None
         if isinstance(message, Work):
             return message
-        self._put_aside.append(message)
+        self._requeued.append(message)
         return None
 
-    def put_back(self, work: Work) -> None:
-        """Leave work that :meth:`next_work` gave for the next turn."""
-        self._put_aside.append(work)
+    def requeue(self, work: Work) -> None:
+        """Run work that :meth:`next_work` returned after the current batch."""
+        self._requeued.append(work)
 
     def answer(self, work: Work, outputs: object = None, error: BaseException | None = None) -> None:
         """Give what a handler returned, or raised. Nothing when the work is answered already."""
@@ -273,18 +305,33 @@ class ThreadActor(abc.ABC):
             error = InvalidStageOutputError(
                 f"{self._name!r} must return a mapping of artifacts to values, got {outputs!r}"
             )
-        if self._claim(work, error):
+        if not self._claim(work):
+            return
+        if isinstance(error, StreamingActorFailedError):
+            self._fail(reason_of(error), before_callbacks=partial(self._settle, work.future, outputs, error))
+        else:
             self._settle(work.future, outputs, error)
 
-    def _claim(self, work: Work, error: BaseException | None = None) -> bool:
+    def _fail(self, reason: str, before_callbacks: Callable[[], None] = lambda: None) -> None:
+        with self._lock:
+            callbacks: list[Callable[[str], None]] = []
+            if self._state is StreamingActorState.RUNNING:
+                self._state, self._failure_reason = StreamingActorState.FAILED, reason
+                callbacks, self._failure_callbacks = self._failure_callbacks, []
+        before_callbacks()
+        for callback in callbacks:
+            try:
+                callback(reason)
+            except Exception:
+                logger.exception("a failure callback of %r failed", self._name)
+
+    def _claim(self, work: Work) -> bool:
         """Whether the caller is the one to answer: the thread, or a close that waits no longer."""
         with self._lock:
             if work.answered:
                 return False
             work.answered = True
             self._pending -= 1
-            if isinstance(error, StreamingActorFailedError) and self._state is StreamingActorState.RUNNING:
-                self._state, self._failure_reason = StreamingActorState.FAILED, reason_of(error)
             return True
 
     def _refuse(self, message: Message, error: StreamingActorFailedError) -> None:
@@ -331,7 +378,7 @@ class LocalStageActor(ThreadActor):
         super().__init__(mailbox_capacity, 1, name, session_closer)
 
     def run(self, work: Work) -> None:
-        self.serve((work,))
+        self.mark_in_service((work,))
         try:
             if not self.begin(work):
                 return
@@ -382,7 +429,7 @@ class BatchedStageActor(ThreadActor):
 
     def run(self, work: Work) -> None:
         batch = self._gather(work)
-        self.serve(tuple(batch))
+        self.mark_in_service(tuple(batch))
         begun = [member for member in batch if self._begin(member)]
         if begun:
             self._run_batch(begun)
@@ -396,7 +443,7 @@ class BatchedStageActor(ThreadActor):
             if work is None:
                 break
             if work.invocation.key.session_id in sessions:
-                self.put_back(work)
+                self.requeue(work)
                 break
             sessions.add(work.invocation.key.session_id)
             batch.append(work)

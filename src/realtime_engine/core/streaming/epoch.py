@@ -254,7 +254,7 @@ class SessionEpoch:
             Stamps(
                 action_received=action.received_ns,
                 step_begin=max(begin, action.received_ns or 0),
-                step_end=round(max(part.emitted_at for part in parts) * 1e9),
+                step_end=max(part.emitted_ns for part in parts),
             ),
         )
 

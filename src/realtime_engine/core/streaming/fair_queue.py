@@ -8,11 +8,11 @@ from typing import Generic, Protocol, TypeVar
 SMOOTHING = 1 / 16
 QUANTUM_SHARE = 0.25  # of the mean cost: what costs less than a quantum falls behind, as it has one turn a round
 MAX_DEBT = 32  # quanta: one long chunk must not lock a session out
-MIN_QUANTUM = 1e-9
+MIN_QUANTUM = 1.0
 
 
 class Account(Protocol):
-    """Who waits for turns. ``balance``: seconds that it may still use; kept by :class:`DeficitRoundRobin`."""
+    """A member of the queue. ``balance``: nanoseconds that it may still use, kept by :class:`DeficitRoundRobin`."""
 
     balance: float
 
@@ -58,7 +58,7 @@ class DeficitRoundRobin(Generic[A]):
                     continue
             return member
 
-    def charge(self, member: A, cost: float) -> None:
-        """What its turn has cost, in seconds."""
-        self.quantum = max(self.quantum + (cost * QUANTUM_SHARE - self.quantum) * SMOOTHING, MIN_QUANTUM)
-        member.balance = min(member.balance - cost, self.quantum)
+    def charge(self, member: A, cost_ns: float) -> None:
+        """Charge the cost of a turn."""
+        self.quantum = max(self.quantum + (cost_ns * QUANTUM_SHARE - self.quantum) * SMOOTHING, MIN_QUANTUM)
+        member.balance = min(member.balance - cost_ns, self.quantum)

@@ -1,19 +1,24 @@
-"""How a session does: latencies and periods, over the newest chunks."""
+"""Latencies, periods and idle intervals of sessions and stages, over the newest chunks.
+
+Times are recorded in monotonic nanoseconds under the scheduling lock and read without it. The public summaries are in
+seconds.
+"""
 
 from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
+from ..clock import NS_PER_S
+from ..monitor import IdleTotal, PipelineSnapshot, StageSnapshot
+from ..statistics import Ring, RollingWindow, quantile
 from .types import ControlStamp
 
 __all__ = ["StreamingLatencySummary", "StreamingSessionMetrics", "StreamingStageIdleInterval", "StreamingStageTiming"]
-
-
-NEVER = math.nan
 
 
 @dataclass(frozen=True)
@@ -29,27 +34,18 @@ class StreamingLatencySummary:
 
     @classmethod
     def of(cls, seconds: list[float]) -> StreamingLatencySummary:
-        """Summarise durations, in any order."""
+        """Summarize durations, in any order."""
         if not seconds:
             return cls(0)
-        found = sorted(seconds)
+        ordered = sorted(seconds)
         return cls(
-            len(found),
-            found[0],
-            percentile(found, 0.5),
-            percentile(found, 0.95),
-            found[-1],
-            math.fsum(found) / len(found),
+            len(ordered),
+            ordered[0],
+            quantile(ordered, 0.5),
+            quantile(ordered, 0.95),
+            ordered[-1],
+            math.fsum(ordered) / len(ordered),
         )
-
-
-def percentile(found: list[float], share: float) -> float:
-    """The ``share`` quantile of sorted, non-empty ``found``, interpolated linearly."""
-    place = share * (len(found) - 1)
-    below = int(place)
-    if below + 1 == len(found):
-        return found[below]
-    return found[below] + (place - below) * (found[below + 1] - found[below])
 
 
 @dataclass(frozen=True)
@@ -74,7 +70,10 @@ class StreamingSessionMetrics:
     def real_time_factor(self, chunk_duration_s: float) -> float | None:
         """p95 of the chunk period over the media duration of a chunk: at most 1 plays without stalls.
 
-        ``None`` before the second chunk. ``ValueError`` unless the duration is finite and above 0.
+        ``None`` before the second chunk.
+
+        Raises:
+            ValueError: the duration is not finite and above 0.
         """
         if not 0 < chunk_duration_s < math.inf:
             raise ValueError(f"chunk_duration_s must be finite and above 0, got {chunk_duration_s!r}")
@@ -82,102 +81,112 @@ class StreamingSessionMetrics:
         return None if p95 is None else p95 / chunk_duration_s
 
 
-class FixedWindow:
-    """The newest ``size`` numbers, in memory that does not grow. One thread writes; any thread reads without a lock."""
+class PipelineTotals:
+    """Latencies and periods of all sessions of a pipeline; see :class:`StreamingSessionMetrics`."""
 
-    __slots__ = ("_ring", "count")
+    __slots__ = ("first_output", "control_to_output", "chunk_period")
 
-    def __init__(self, size: int) -> None:
-        self._ring = array("d", [NEVER]) * (size + 1)  # one is being written while the others are read
-        self.count = 0
-
-    def append(self, value: float) -> None:
-        self._ring[self.count % len(self._ring)] = value
-        self.count += 1
-
-    def items(self) -> tuple[tuple[int, float], ...]:
-        """(how many came before, number), oldest first."""
-        while True:
-            count, ring = self.count, self._ring[:]
-            if count == self.count:  # else it was written meanwhile
-                break
-        return tuple((place, ring[place % len(ring)]) for place in range(max(0, count + 1 - len(ring)), count))
-
-    def values(self) -> list[float]:
-        """Oldest first."""
-        return [value for _, value in self.items()]
-
-
-class SequenceTimes(FixedWindow):
-    """When something happened to each of the newest ``size`` sequences, which come one by one from 0."""
-
-    __slots__ = ()
-
-    def at(self, sequence_id: int) -> float:
-        """NaN when that sequence is not there (any more)."""
-        size = len(self._ring)
-        return self._ring[sequence_id % size] if 0 < self.count - sequence_id < size else NEVER
+    def __init__(self) -> None:
+        self.first_output = RollingWindow()
+        self.control_to_output = RollingWindow()
+        self.chunk_period = RollingWindow()
 
 
 class SessionRecord:
-    """What a session's metrics are made of. Written under the scheduling lock, read without it."""
+    """The measurements behind the metrics of one session.
+
+    Args:
+        window: how many of the newest sequences are kept.
+        totals: counts along, for all sessions of the pipeline.
+    """
 
     __slots__ = (
         "accepted",
         "emitted",
-        "_first_accepted",
-        "_first_latency",
-        "_control_latencies",
-        "_periods",
+        "first_output",
+        "control_to_output",
+        "chunk_period",
+        "_totals",
+        "_first_accepted_ns",
         "_seen_controls",
     )
 
-    def __init__(self, window: int) -> None:
-        self.accepted = SequenceTimes(window)
-        self.emitted = SequenceTimes(window)
-        self._first_accepted = self._first_latency = NEVER
-        self._control_latencies = FixedWindow(window)
-        self._periods = FixedWindow(window)
+    def __init__(self, window: int, totals: PipelineTotals) -> None:
+        self.accepted = Ring(window)  # by sequence: when it had all its inputs
+        self.emitted = Ring(window)  # by sequence: when all its outputs could be read
+        self.first_output = RollingWindow(1)
+        self.control_to_output = RollingWindow(window)
+        self.chunk_period = RollingWindow(window)
+        self._totals = totals
+        self._first_accepted_ns = 0
         self._seen_controls: dict[str, int] = {}
 
-    def note_accepted(self, at: float) -> None:
+    def on_accepted(self, now_ns: int) -> None:
         """The next sequence has all its inputs."""
         if self.accepted.count == 0:
-            self._first_accepted = at
-        self.accepted.append(at)
+            self._first_accepted_ns = now_ns
+        self.accepted.append(now_ns)
 
-    def note_output(self, at: float) -> None:
-        """Something has come out."""
-        if math.isnan(self._first_latency):
-            self._first_latency = at - self._first_accepted
+    def on_output(self, now_ns: int) -> None:
+        """An output can be read."""
+        if self.first_output.count == 0:
+            latency_ns = now_ns - self._first_accepted_ns
+            self.first_output.record(latency_ns)
+            self._totals.first_output.record(latency_ns)
 
-    def note_chunk(self, sequence_id: int, at: float, controls: dict[str, ControlStamp] | None) -> None:
-        """All outputs of a sequence are out; ``controls`` is ``None`` in a pipeline that has none."""
-        if sequence_id > 0:
-            self._periods.append(at - self.emitted.at(sequence_id - 1))
-        self.emitted.append(at)
+    def on_chunk(self, sequence_id: int, now_ns: int, controls: Mapping[str, ControlStamp] | None) -> None:
+        """All outputs of a sequence can be read; ``controls`` is ``None`` in a pipeline that has none."""
+        previous_ns = self.emitted.at(sequence_id - 1)
+        if previous_ns is not None:
+            self.chunk_period.record(now_ns - previous_ns)
+            self._totals.chunk_period.record(now_ns - previous_ns)
+        self.emitted.append(now_ns)
         if controls is None:
-            latency = at - self.accepted.at(sequence_id)
-            if not math.isnan(latency):  # a pipeline that is deeper than the window
-                self._control_latencies.append(latency)
+            accepted_ns = self.accepted.at(sequence_id)
+            if accepted_ns is not None:  # None in a pipeline that is deeper than the window
+                self._record_control_latency(now_ns - accepted_ns)
             return
-        for artifact, (version, set_at) in controls.items():
+        for artifact, (version, set_ns) in controls.items():
             if version > self._seen_controls.get(artifact, 0):
                 self._seen_controls[artifact] = version
-                self._control_latencies.append(at - set_at)
+                self._record_control_latency(now_ns - set_ns)
+
+    def _record_control_latency(self, latency_ns: int) -> None:
+        self.control_to_output.record(latency_ns)
+        self._totals.control_to_output.record(latency_ns)
 
     def snapshot(self) -> StreamingSessionMetrics:
-        first = self._first_latency
+        """The metrics now, in seconds."""
+        first = self.first_output.values()
         return StreamingSessionMetrics(
-            ingress_accepted_at=self.accepted.items(),
-            output_emitted_at=self.emitted.items(),
-            first_output_latency_seconds=None if math.isnan(first) else first,
-            control_to_output_latency=StreamingLatencySummary.of(self._control_latencies.values()),
-            chunk_period=StreamingLatencySummary.of(self._periods.values()),
+            ingress_accepted_at=_in_seconds(self.accepted),
+            output_emitted_at=_in_seconds(self.emitted),
+            first_output_latency_seconds=first[0] / NS_PER_S if first else None,
+            control_to_output_latency=_summary(self.control_to_output),
+            chunk_period=_summary(self.chunk_period),
         )
 
 
-CONTINUOUS_SECONDS = 0.001
+def pipeline_snapshot(
+    stages: Mapping[str, StageSnapshot], record: PipelineTotals | SessionRecord, chunk_duration_s: float
+) -> PipelineSnapshot:
+    """These stages with the latencies and periods of ``record``; a chunk plays for ``chunk_duration_s``."""
+    chunk_period = record.chunk_period.snapshot()
+    return PipelineSnapshot(
+        stages=stages,
+        first_output=record.first_output.snapshot(),
+        control_to_output=record.control_to_output.snapshot(),
+        chunk_period=chunk_period,
+        real_time_factor=chunk_period.p95_ns / NS_PER_S / chunk_duration_s if chunk_period.count else None,
+    )
+
+
+def _in_seconds(times: Ring) -> tuple[tuple[int, float], ...]:
+    return tuple((sequence_id, at_ns / NS_PER_S) for sequence_id, at_ns in times.items())
+
+
+def _summary(durations: Ring) -> StreamingLatencySummary:
+    return StreamingLatencySummary.of([value / NS_PER_S for value in durations.values()])
 
 
 @dataclass(frozen=True)
@@ -185,10 +194,10 @@ class StreamingStageTiming:
     """One sequence at one stage; monotonic seconds, ``None`` for what has not happened yet.
 
     Attributes:
-        inputs_ready_at: all that it consumes by sequence was there.
+        inputs_ready_at: everything that the stage consumes by sequence was there.
         admitted_at: handed to the actor.
         completed_at: the actor had answered.
-        begun_at: the actor's turn came (``None`` for an actor that does not say so).
+        begun_at: the handler was started (``None`` for an actor that does not call ``begin``).
     """
 
     stage_id: str
@@ -220,7 +229,7 @@ class StreamingStageIdleInterval:
     missing_inputs: tuple[str, ...] = ()
 
 
-class Hold(IntEnum):
+class WaitReason(IntEnum):
     """What keeps a chunk whose inputs are there."""
 
     SCHEDULER_ADMISSION = 0
@@ -229,101 +238,222 @@ class Hold(IntEnum):
     EDGE_CAPACITY = 3
 
 
-SEQUENCE, READY, ADMITTED, BEGUN, COMPLETED, HOLD, MISSING = range(7)
+NEVER = -1
+_CONTINUOUS_NS = 1_000_000
+_CONTINUOUS = -1
+_INPUTS = 16  # an idle reason of _INPUTS + mask stands for the inputs of the mask, a lower one for a WaitReason
+
+
+def idle_reason(completed_ns: int, ready_ns: int, admitted_ns: int, wait_reason: int, missing: int) -> int:
+    """Why a stage was idle between a completion and an admission, as a code that :func:`reason_name` spells out."""
+    if admitted_ns - completed_ns <= _CONTINUOUS_NS:
+        return _CONTINUOUS
+    if ready_ns - completed_ns > admitted_ns - ready_ns:  # waited longer for inputs than with them
+        return _INPUTS + missing
+    return wait_reason
+
+
+def reason_name(code: int, queued: tuple[str, ...]) -> str:
+    """The name of an :func:`idle_reason`; ``queued`` are the artifacts of a mask, in the order of its bits."""
+    if code == _CONTINUOUS:
+        return "continuous"
+    if code >= _INPUTS:
+        return "+".join(named(code - _INPUTS, queued)) or "inputs_not_ready"
+    return WaitReason(code).name.lower()
+
+
+def named(mask: int, queued: tuple[str, ...]) -> tuple[str, ...]:
+    """The artifacts of a mask."""
+    return tuple(name for place, name in enumerate(queued) if mask >> place & 1)
+
+
+SEQUENCE, READY, ADMITTED, BEGUN, COMPLETED, WAIT_REASON, MISSING = range(7)
 FIELDS = 7
-FRESH = array("d", [-1, NEVER, NEVER, NEVER, NEVER, 0, 0])
+FRESH = array("q", [-1, NEVER, NEVER, NEVER, NEVER, 0, 0])
+
+
+class StageSpanNs(NamedTuple):
+    """One sequence of a session at a stage, in nanoseconds; ``NEVER`` for what has not happened."""
+
+    sequence_id: int
+    ready_ns: int
+    admitted_ns: int
+    begun_ns: int
+    completed_ns: int
+    wait_reason: int
+    missing: int
 
 
 class StageRecord:
-    """The newest ``size`` sequences of a session at a stage, in memory that does not grow.
+    """The newest ``size`` sequences of a session at a stage, in memory of fixed size.
 
-    Written under the scheduling lock (``begun`` by the actor's thread), read without it. A stage may have more
-    sequences before it than there are rows: what comes for one whose row a newer one has is not kept.
+    Written under the scheduling lock (``begun`` by the actor's thread), read without it. When more sequences wait for a
+    stage than there are rows, the times of the older ones are not kept.
     """
 
     __slots__ = ("_table", "_size", "newest")
 
     def __init__(self, size: int) -> None:
-        self._table = FRESH * (size + 1)  # one is begun while the others are read
+        self._table = FRESH * (size + 1)  # one row is begun while the others are read
         self._size = size + 1
         self.newest = -1
 
-    def ready(self, sequence_id: int, at: float) -> None:
+    def ready(self, sequence_id: int, now_ns: int) -> None:
         start, table = sequence_id % self._size * FIELDS, self._table
         if table[start] > sequence_id:
             return
         table[start : start + FIELDS] = FRESH
-        table[start + READY] = at
+        table[start + READY] = now_ns
         table[start] = sequence_id
         if sequence_id > self.newest:
             self.newest = sequence_id
 
-    def admitted(self, sequence_id: int, at: float, hold: int, missing: int) -> None:
+    def admitted(self, sequence_id: int, now_ns: int, wait_reason: int, missing: int) -> int:
+        """Returns when the inputs were ready, ``NEVER`` when that is not known any more."""
         start, table = sequence_id % self._size * FIELDS, self._table
-        if table[start] == sequence_id:
-            table[start + ADMITTED] = at
-            table[start + HOLD] = hold
-            table[start + MISSING] = missing
+        if table[start] != sequence_id:
+            return NEVER
+        table[start + ADMITTED] = now_ns
+        table[start + WAIT_REASON] = wait_reason
+        table[start + MISSING] = missing
+        return table[start + READY]
 
-    def begun(self, sequence_id: int, at: float) -> None:
+    def begun(self, sequence_id: int, now_ns: int) -> None:
         start = sequence_id % self._size * FIELDS
         if self._table[start] == sequence_id:
-            self._table[start + BEGUN] = at
+            self._table[start + BEGUN] = now_ns
 
-    def completed(self, sequence_id: int, at: float) -> None:
+    def completed(self, sequence_id: int, now_ns: int) -> None:
         start = sequence_id % self._size * FIELDS
         if self._table[start] == sequence_id:
-            self._table[start + COMPLETED] = at
+            self._table[start + COMPLETED] = now_ns
 
-    def _rows(self) -> Iterator[tuple[int, array[float]]]:
+    def completed_ns(self, sequence_id: int) -> int:
+        """When a sequence was completed, or ``NEVER``."""
+        start = sequence_id % self._size * FIELDS
+        return self._table[start + COMPLETED] if self._table[start] == sequence_id else NEVER
+
+    def spans(self) -> Iterator[StageSpanNs]:
+        """The newest sequences, oldest first."""
         while True:
             newest, table = self.newest, self._table[:]
-            if newest == self.newest:  # else a sequence began meanwhile, in the place of an old one
+            if newest == self.newest:  # otherwise a sequence took the row of an old one during the copy
                 break
         for sequence_id in range(max(0, newest + 2 - self._size), newest + 1):
             start = sequence_id % self._size * FIELDS
             row = table[start : start + FIELDS]
             if row[SEQUENCE] == sequence_id:
-                yield sequence_id, row
+                yield StageSpanNs(*row)
 
     def timings(self, stage_id: str) -> tuple[StreamingStageTiming, ...]:
         return tuple(
             StreamingStageTiming(
-                stage_id, seq, row[READY], known(row[ADMITTED]), known(row[COMPLETED]), known(row[BEGUN])
+                stage_id,
+                span.sequence_id,
+                span.ready_ns / NS_PER_S,
+                _seconds(span.admitted_ns),
+                _seconds(span.completed_ns),
+                _seconds(span.begun_ns),
             )
-            for seq, row in self._rows()
+            for span in self.spans()
         )
 
     def idle_intervals(self, stage_id: str, queued: tuple[str, ...]) -> tuple[StreamingStageIdleInterval, ...]:
-        """``queued``: what the bits of the missing masks stand for."""
-        found = []
-        previous: tuple[int, array[float]] | None = None
-        for seq, row in self._rows():
-            if math.isnan(row[ADMITTED]):
-                break
+        """``queued``: the artifacts of the missing masks, in the order of their bits."""
+        return tuple(
+            StreamingStageIdleInterval(
+                stage_id,
+                before.sequence_id,
+                after.sequence_id,
+                idle_ns / NS_PER_S,
+                reason_name(code, queued),
+                named(after.missing, queued),
+            )
+            for before, after, idle_ns, code in self._idle()
+        )
+
+    def add_to(self, stage: StageStatistics) -> None:
+        """Record the times of these sequences."""
+        for span in self.spans():
+            if span.admitted_ns != NEVER:
+                stage.queue.record(span.admitted_ns - span.ready_ns)
+            if span.completed_ns != NEVER:
+                begun_ns = span.admitted_ns if span.begun_ns == NEVER else span.begun_ns
+                stage.mailbox.record(begun_ns - span.admitted_ns)
+                stage.run.record(span.completed_ns - begun_ns)
+        for _, _, idle_ns, code in self._idle():
+            stage.record_idle(idle_ns, code)
+
+    def _idle(self) -> Iterator[tuple[StageSpanNs, StageSpanNs, int, int]]:
+        """Neighboring sequences, the idle time between them, and its reason."""
+        previous: StageSpanNs | None = None
+        for span in self.spans():
+            if span.admitted_ns == NEVER:
+                return
             if previous is not None:
-                found.append(idle_interval(stage_id, queued, previous, (seq, row)))
-            previous = (seq, row)
-        return tuple(found)
+                completed_ns = span.admitted_ns if previous.completed_ns == NEVER else previous.completed_ns
+                code = idle_reason(completed_ns, span.ready_ns, span.admitted_ns, span.wait_reason, span.missing)
+                yield previous, span, max(0, span.admitted_ns - completed_ns), code
+            previous = span
 
 
-def idle_interval(
-    stage_id: str, queued: tuple[str, ...], before: tuple[int, array[float]], after: tuple[int, array[float]]
-) -> StreamingStageIdleInterval:
-    """The interval between two neighbouring rows of a record."""
-    (previous_id, previous), (sequence_id, row) = before, after
-    completed = previous[COMPLETED]
-    idle = 0.0 if math.isnan(completed) else max(0.0, row[ADMITTED] - completed)
-    missing = tuple(name for place, name in enumerate(queued) if int(row[MISSING]) >> place & 1)
-    if idle <= CONTINUOUS_SECONDS:
-        reason = "continuous"
-    elif row[READY] - completed > row[ADMITTED] - row[READY]:  # waited longer for inputs than with them
-        reason = "+".join(missing) or "inputs_not_ready"
-    else:
-        reason = Hold(int(row[HOLD])).name.lower()
-    return StreamingStageIdleInterval(stage_id, previous_id, sequence_id, idle, reason, missing)
+def _seconds(at_ns: int) -> float | None:
+    return None if at_ns == NEVER else at_ns / NS_PER_S
 
 
-def known(at: float) -> float | None:
-    """``None`` for what has not happened."""
-    return None if math.isnan(at) else at
+class StageStatistics:
+    """What a stage does, over all sessions; the figures are those of :class:`StageSnapshot`."""
+
+    __slots__ = ("admitted", "completed", "failed", "queue", "mailbox", "run", "_idle")
+
+    def __init__(self) -> None:
+        self.admitted = 0
+        self.completed = 0
+        self.failed = 0
+        self.queue = RollingWindow()
+        self.mailbox = RollingWindow()
+        self.run = RollingWindow()
+        self._idle: dict[int, list[int]] = {}  # reason -> [intervals, nanoseconds]
+
+    def on_admitted(self, now_ns: int, ready_ns: int) -> None:
+        self.admitted += 1
+        if ready_ns != NEVER:
+            self.queue.record(now_ns - ready_ns)
+
+    def on_completed(self, now_ns: int, admitted_ns: int, begun_ns: int | None) -> None:
+        self.completed += 1
+        if begun_ns is None:
+            begun_ns = admitted_ns
+        self.mailbox.record(begun_ns - admitted_ns)
+        self.run.record(now_ns - begun_ns)
+
+    def record_idle(self, idle_ns: int, code: int) -> None:
+        """An idle interval, by :func:`idle_reason`."""
+        total = self._idle.get(code)
+        if total is None:
+            total = self._idle[code] = [0, 0]
+        total[0] += 1
+        total[1] += idle_ns
+
+    def snapshot(self, queued: tuple[str, ...], waiting: int = 0, in_flight: int = 0) -> StageSnapshot:
+        """The figures now.
+
+        Args:
+            queued: the artifacts that the stage consumes by sequence, in the order of the bits of a mask.
+            waiting: chunks that have their inputs and wait for admission.
+            in_flight: chunks that the actor has.
+        """
+        idle: dict[str, IdleTotal] = {}
+        for code, (count, idle_ns) in sorted(dict(self._idle).items()):
+            idle[reason_name(code, queued)] = IdleTotal(count, idle_ns)
+        return StageSnapshot(
+            admitted=self.admitted,
+            completed=self.completed,
+            failed=self.failed,
+            waiting=waiting,
+            in_flight=in_flight,
+            queue=self.queue.snapshot(),
+            mailbox=self.mailbox.snapshot(),
+            run=self.run.snapshot(),
+            idle=idle,
+        )

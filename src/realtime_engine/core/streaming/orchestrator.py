@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import TracebackType
 
-from ..clock import Deadline
+from ..clock import MONOTONIC, Clock, Deadline
+from ..monitor import PipelineSnapshot
 from ..waiters import Waiter, enlist
 from .dispatcher import Dispatcher
-from .errors import StreamingBackpressureError, StreamingSessionError
+from .errors import StreamingActorFailedError, StreamingBackpressureError, StreamingSessionError
 from .graph import PipelineGraph
-from .metrics import StreamingSessionMetrics, StreamingStageIdleInterval, StreamingStageTiming
+from .metrics import (
+    StageSpanNs,
+    StageStatistics,
+    StreamingSessionMetrics,
+    StreamingStageIdleInterval,
+    StreamingStageTiming,
+    pipeline_snapshot,
+)
 from .release import SessionReleaser
 from .scheduler import Scheduler
 from .session import (
@@ -57,7 +64,7 @@ class StreamingPipelineOrchestrator:
         spec: the graph.
         actors: stage id -> its actor, or a function without arguments that makes one. A stage with such a function
             gets a new actor when its own is found dead as a session is created. Closing closes all of them.
-        clock: seconds, monotonic; for stamps and metrics.
+        clock: for stamps and metrics.
         metrics_window: how many of the newest chunks of a session the metrics cover.
         cleanup_timeout: seconds that one stage may take to release one session.
 
@@ -70,7 +77,7 @@ class StreamingPipelineOrchestrator:
         spec: StreamingPipelineSpec,
         actors: Mapping[str, StreamingStageActor | ActorFactory],
         *,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock = MONOTONIC,
         metrics_window: int = 128,
         cleanup_timeout: float = 60.0,
     ) -> None:
@@ -80,14 +87,15 @@ class StreamingPipelineOrchestrator:
             raise ValueError(f"spec must be a StreamingPipelineSpec, got {spec!r}")
         self._graph = PipelineGraph(spec)
         self._clock = clock
-        self._actors = StageActors(self._graph, actors)
+        self._actors = StageActors(self._graph, actors, self._on_actor_failed)
         self._releaser = SessionReleaser(
             self._actors.stage_ids, self._actors.restartable, self._on_released, cleanup_timeout
         )
         self._scheduler = Scheduler(self._graph, self._actors.lanes, clock)
         self._dispatcher = Dispatcher(self._scheduler, self._releaser)
-        self._sessions = SessionTable(self._graph, metrics_window)
+        self._sessions = SessionTable(self._graph, metrics_window, self._scheduler.totals)
         self._closed = False
+        self._actors.watch()
 
     def __enter__(self) -> StreamingPipelineOrchestrator:
         return self
@@ -217,8 +225,7 @@ class StreamingPipelineOrchestrator:
                 return False
             for artifact in wanted:
                 sequence_id = session.next_input[artifact]
-                past = session.final is not None and sequence_id > session.final
-                if past or not has_room(session, self._graph, sequence_id, (artifact,)):
+                if session.is_past_end(sequence_id) or not has_room(session, self._graph, sequence_id, (artifact,)):
                     return False
             return True
 
@@ -238,7 +245,7 @@ class StreamingPipelineOrchestrator:
             if session.status is not RUNNING:
                 check_open(session)
             before = session.controls[artifact]  # let go of when this returns, not under the lock
-            session.controls[artifact] = (value, before[1] + 1, self._clock())
+            session.controls[artifact] = (value, before[1] + 1, self._clock.now_ns())
         return before[1] + 1
 
     # -- outputs
@@ -325,6 +332,34 @@ class StreamingPipelineOrchestrator:
     def session_metrics(self, session_id: str) -> StreamingSessionMetrics:
         """How the session does. Takes no lock."""
         return self._sessions.get(session_id).record.snapshot()
+
+    def snapshot(self, chunk_duration_s: float) -> PipelineSnapshot:
+        """All sessions since the orchestrator was built; a chunk plays for ``chunk_duration_s``. Takes no lock."""
+        sessions = self._sessions.all()
+        stages = {}
+        for index, desk in enumerate(self._scheduler.desks):
+            waiting = sum(len(session.stages[index].ready) for session in sessions)
+            stages[desk.table.spec.stage_id] = desk.statistics.snapshot(
+                desk.table.queued, waiting, len(desk.lane.works)
+            )
+        return pipeline_snapshot(stages, self._scheduler.totals, chunk_duration_s)
+
+    def session_snapshot(self, session_id: str, chunk_duration_s: float) -> PipelineSnapshot:
+        """The newest chunks of one session; the counters are of all its chunks. Takes no lock."""
+        session = self._sessions.get(session_id)
+        stages = {}
+        for progress in session.stages:
+            statistics = StageStatistics()
+            statistics.admitted, statistics.completed = progress.taken, progress.completed
+            progress.record.add_to(statistics)
+            table = progress.table
+            stages[table.spec.stage_id] = statistics.snapshot(table.queued, len(progress.ready), progress.in_flight)
+        return pipeline_snapshot(stages, session.record, chunk_duration_s)
+
+    def stage_spans(self, session_id: str) -> dict[str, tuple[StageSpanNs, ...]]:
+        """The newest sequences of a session at each stage, in nanoseconds. Takes no lock."""
+        session = self._sessions.get(session_id)
+        return {progress.table.spec.stage_id: tuple(progress.record.spans()) for progress in session.stages}
 
     def actor_health(self, stage_id: str) -> StreamingActorHealth:
         """How a stage's actor is. ``KeyError`` for an unknown stage."""
@@ -430,6 +465,18 @@ class StreamingPipelineOrchestrator:
         with self._dispatcher:
             self._sessions.forget(session)
 
+    def _on_actor_failed(self, index: int, lane: ActorLane, error: StreamingActorFailedError) -> None:
+        """The state of its sessions is lost: they fail now, whether they have work there or not."""
+        with self._dispatcher as scheduler:
+            self._fail_sessions_of(scheduler, index, lane, error)
+
     def _on_replaced(self, index: int, lane: ActorLane, error: BaseException) -> None:
         with self._dispatcher as scheduler:
+            old = scheduler.desks[index].lane
             scheduler.replace(index, lane, error)
+            self._fail_sessions_of(scheduler, index, old, error)
+
+    def _fail_sessions_of(self, scheduler: Scheduler, index: int, lane: ActorLane, error: BaseException) -> None:
+        for session in self._sessions.all():
+            if session.status is RUNNING and session.lanes[index] is lane:
+                scheduler.end(session, StreamingSessionStatus.FAILED, StreamingSessionCloseReason.FAILED, error)

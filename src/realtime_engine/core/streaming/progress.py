@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
 from .graph import StageTable
-from .metrics import Hold, StageRecord
+from .metrics import StageRecord, WaitReason
 from .specs import StageOrdering
 from .types import ControlStamp
 
@@ -47,7 +47,7 @@ class StageProgress:
         arrived: sequence -> mask of the inputs that wait here.
         completed: how many sequences it has answered.
         queued: whether the session waits for a turn here.
-        hold, missing: what keeps the next chunk, for the idle intervals.
+        wait_reason, missing: what keeps the next chunk, for the idle intervals.
     """
 
     __slots__ = (
@@ -61,7 +61,7 @@ class StageProgress:
         "in_flight",
         "completed",
         "queued",
-        "hold",
+        "wait_reason",
         "missing",
         "balance",
         "record",
@@ -78,20 +78,25 @@ class StageProgress:
         self.in_flight = 0
         self.completed = 0
         self.queued = False
-        self.hold: int = Hold.SCHEDULER_ADMISSION
+        self.wait_reason: int = WaitReason.SCHEDULER_ADMISSION
         self.missing = 0
         self.balance = 0.0
         self.record = StageRecord(window)
 
-    def arrive(self, artifact: str, sequence_id: int, now: float) -> bool:
+    def arrive(self, artifact: str, sequence_id: int, now_ns: int) -> bool:
         """Whether this was the last that the sequence lacked."""
         mask = self.arrived.get(sequence_id, 0) | self.table.bits[artifact]
         self.arrived[sequence_id] = mask
         if mask != self.table.full_mask:
             return False
         heapq.heappush(self.ready, sequence_id)
-        self.record.ready(sequence_id, now)
+        self.record.ready(sequence_id, now_ns)
         return True
+
+    @property
+    def taken(self) -> int:
+        """How many sequences the stage has taken."""
+        return self.base + len(self.ahead)
 
     def next_ready(self) -> int | None:
         """The sequence that the stage may take next."""

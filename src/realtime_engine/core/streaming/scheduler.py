@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
+from ..clock import Clock
 from ..waiters import Waiter
 from .errors import StreamingCleanupError
 from .fair_queue import DeficitRoundRobin
 from .graph import PipelineGraph, StageTable
-from .metrics import Hold
+from .metrics import NEVER, PipelineTotals, StageStatistics, WaitReason, idle_reason
 from .progress import Controls, Slot, StageProgress
 from .session import RUNNING, StreamingSession
 from .types import (
     SchedulerCounts,
+    StreamingLastOutput,
     StreamingOutput,
     StreamingSessionCloseReason,
     StreamingSessionStatus,
@@ -43,22 +45,23 @@ class ResourceGroup:
 class StageQueue:
     """Where sessions wait for a stage."""
 
-    __slots__ = ("table", "lane", "group", "turns", "freed")
+    __slots__ = ("table", "lane", "group", "turns", "freed", "statistics")
 
     def __init__(self, table: StageTable, lane: ActorLane, group: ResourceGroup | None) -> None:
         self.table = table
         self.lane = lane
         self.group = group
         self.turns: DeficitRoundRobin[StageProgress] = DeficitRoundRobin()
+        self.statistics = StageStatistics()
         self.freed: tuple[int, ...] = (table.index,)  # whom an answer here lets go on
 
-    def hold(self) -> int:
+    def wait_reason(self) -> int:
         """What keeps the stage from taking anything; ``SCHEDULER_ADMISSION`` when nothing does."""
         if len(self.lane.works) >= self.table.spec.max_in_flight_global or self.lane.backlog:
-            return Hold.STAGE_CAPACITY
+            return WaitReason.STAGE_CAPACITY
         if self.group is not None and self.group.in_use >= self.group.capacity:
-            return Hold.RESOURCE_GROUP
-        return Hold.SCHEDULER_ADMISSION
+            return WaitReason.RESOURCE_GROUP
+        return WaitReason.SCHEDULER_ADMISSION
 
 
 class Effects(NamedTuple):
@@ -96,10 +99,11 @@ class Scheduler:
         self,
         graph: PipelineGraph,
         lanes: list[ActorLane],
-        clock: Callable[[], float],
+        clock: Clock,
     ) -> None:
         self.graph = graph
         self.counts = SchedulerCounts()
+        self.totals = PipelineTotals()
         self.groups = {group.name: ResourceGroup(group.max_concurrency) for group in graph.spec.resource_groups}
         self.desks = [self._desk(table, lane) for table, lane in zip(graph.stages, lanes, strict=True)]
         for group in self.groups.values():
@@ -133,43 +137,53 @@ class Scheduler:
 
     def accept(self, session: StreamingSession, sequence_id: int, values: Mapping[str, object]) -> None:
         """Inputs that have been checked and have room."""
-        now = self._clock()
+        now_ns = self._clock.now_ns()
         for artifact, value in values.items():
             targets = self.graph.inputs[artifact]
             session.slots[artifact, sequence_id] = Slot(value, len(targets))
             session.next_input[artifact] = sequence_id + 1
-            self._arrive(session, targets, artifact, sequence_id, now)
+            self._arrive(session, targets, artifact, sequence_id, now_ns)
         if session.accepted > sequence_id:
-            session.record.note_accepted(now)
-        self._admit_due(now)
+            session.record.on_accepted(now_ns)
+        self._admit_due(now_ns)
 
     def answered(self, work: StageWork, outputs: Mapping[str, object] | None, error: BaseException | None) -> None:
         """An actor has answered: with exactly what the stage produces, or with an error."""
-        session, progress = work.session, work.progress
+        session = work.session
         if work.done:
             if not isinstance(error, WithdrawnError):
                 self._count_late(session)
             return
-        now = self._clock()
+        now_ns = self._clock.now_ns()
         controls = work.controls() if self.graph.controls else None
-        self._take_back(work, now)
+        self._take_back(work, now_ns)
         if session.status is not RUNNING:
             if not isinstance(error, WithdrawnError):
                 self.counts.orphaned += 1
             self._ended_if_quiet(session)
+        elif session.is_past_end(work.sequence_id):
+            self.dropped += [Slot(value, 0) for value in (outputs or {}).values()]
         elif error is not None:
+            self.desks[work.progress.table.index].statistics.failed += 1
             self.end(session, StreamingSessionStatus.FAILED, StreamingSessionCloseReason.FAILED, error)
         else:
-            progress.completed += 1
-            progress.record.completed(work.sequence_id, now)
-            progress.missing = progress.table.full_mask & ~progress.arrived.get(progress.base, 0)
-            progress.hold = Hold.SCHEDULER_ADMISSION
-            self._route(work, outputs or {}, controls, now)
-            self._consider(progress)
-            self._check_finished(session)
-        self._admit_due(now)
+            self._completed(work, outputs or {}, controls, now_ns)
+        self._admit_due(now_ns)
         if session.watchers and session.idle:
             session.notify()
+
+    def _completed(
+        self, work: StageWork, outputs: Mapping[str, object], controls: Controls | None, now_ns: int
+    ) -> None:
+        session, progress = work.session, work.progress
+        progress.completed += 1
+        progress.record.completed(work.sequence_id, now_ns)
+        self.desks[progress.table.index].statistics.on_completed(now_ns, work.admitted_ns, work.begun_ns)
+        progress.missing = progress.table.full_mask & ~progress.arrived.get(progress.base, 0)
+        progress.wait_reason = WaitReason.SCHEDULER_ADMISSION
+        self._route(work, outputs, controls, now_ns)
+        self._consider(progress)
+        self._check_finished(session)
 
     def read(self, session: StreamingSession, most: int) -> list[StreamingOutput]:
         """Up to ``most`` outputs, oldest first."""
@@ -185,7 +199,7 @@ class Scheduler:
         for number in numbers:
             self._consider(session.stages[self.graph.producers[number]])
         if self._due:
-            self._admit_due(self._clock())
+            self._admit_due(self._clock.now_ns())
         return found
 
     def end(
@@ -207,23 +221,14 @@ class Scheduler:
         self._wake(session.push_line)
         self._wake(session.output_line)
         for work in tuple(session.works):
-            if work in work.lane.backlog:
-                work.lane.backlog.remove(work)
-                self._take_back(work, self._clock())
-            else:
-                self.withdrawn.append(work)
+            self._withdraw(work)
         self._ended_if_quiet(session)
         session.notify()
-        self._admit_due(self._clock())
+        self._admit_due(self._clock.now_ns())
 
     def drain(self, session: StreamingSession) -> None:
         """Take no more inputs; what was accepted entirely goes on."""
-        session.draining = True
-        last = session.accepted - 1
-        session.final = last if session.final is None else min(last, session.final)
-        for progress in session.stages:
-            self._drop(progress, session.final + 1)
-        self._wake(session.push_line)
+        self._end_after(session, session.accepted - 1)
         self._check_finished(session)
         session.notify()
 
@@ -269,12 +274,34 @@ class Scheduler:
 
     # -- steps
 
+    def _end_after(self, session: StreamingSession, final: int) -> None:
+        """Take no more inputs, and drop every sequence after ``final``."""
+        session.draining = True
+        session.final = final if session.final is None else min(final, session.final)
+        for progress in session.stages:
+            self._drop(progress, session.final + 1)
+        for work in tuple(session.works):
+            if session.is_past_end(work.sequence_id):
+                self._withdraw(work)
+        for number, sequence_id in [held for held in session.held if held[1] > session.final]:
+            del session.held[number, sequence_id]
+            self.dropped.append(session.release(self.graph.outputs[number], sequence_id))
+        self._wake(session.push_line)
+
+    def _withdraw(self, work: StageWork) -> None:
+        """Keep work from starting, if it has not."""
+        if work in work.lane.backlog:
+            work.lane.backlog.remove(work)
+            self._take_back(work, self._clock.now_ns())
+        else:
+            self.withdrawn.append(work)
+
     def _arrive(
-        self, session: StreamingSession, targets: tuple[int, ...], artifact: str, sequence_id: int, now: float
+        self, session: StreamingSession, targets: tuple[int, ...], artifact: str, sequence_id: int, now_ns: int
     ) -> None:
         for target in targets:
             progress = session.stages[target]
-            if progress.arrive(artifact, sequence_id, now):
+            if progress.arrive(artifact, sequence_id, now_ns):
                 self._consider(progress)
 
     def _consider(self, progress: StageProgress) -> None:
@@ -286,29 +313,29 @@ class Scheduler:
         if sequence_id is None or progress.in_flight >= table.spec.max_in_flight_per_session:
             return
         if not progress.has_room(sequence_id, self.graph.spec.output_capacity_per_session):
-            progress.hold = Hold.EDGE_CAPACITY
+            progress.wait_reason = WaitReason.EDGE_CAPACITY
             return
         desk = self.desks[table.index]
-        if progress.hold != Hold.EDGE_CAPACITY:
-            progress.hold = desk.hold()
+        if progress.wait_reason != WaitReason.EDGE_CAPACITY:
+            progress.wait_reason = desk.wait_reason()
         progress.queued = True
         session.waiting_turns += 1
         desk.turns.add(progress)
         self._due.append(table.index)
 
-    def _admit_due(self, now: float) -> None:
+    def _admit_due(self, now_ns: int) -> None:
         while self._due:
             desk = self.desks[self._due.popleft()]
-            while desk.turns and desk.hold() == Hold.SCHEDULER_ADMISSION:
-                self._admit(desk, desk.turns.take(), now)
+            while desk.turns and desk.wait_reason() == WaitReason.SCHEDULER_ADMISSION:
+                self._admit(desk, desk.turns.take(), now_ns)
 
-    def _admit(self, desk: StageQueue, progress: StageProgress, now: float) -> None:
+    def _admit(self, desk: StageQueue, progress: StageProgress, now_ns: int) -> None:
         session, table = progress.session, progress.table
         progress.queued = False
         session.waiting_turns -= 1
         before = progress.base
         sequence_id = progress.take()
-        work = StageWork(progress, sequence_id, session.lanes[table.index], now, self._clock)
+        work = StageWork(progress, sequence_id, session.lanes[table.index], now_ns, self._clock)
         self._requests += 1
         key = StreamingTaskKey(
             session.session_id, session.context.session_epoch, sequence_id, table.spec.stage_id, str(self._requests)
@@ -317,8 +344,8 @@ class Scheduler:
             key, work.inputs(), sequence_id == 0, sequence_id == session.final, work.sample
         )
         progress.in_flight += 1
-        progress.record.admitted(sequence_id, now, progress.hold, progress.missing)
-        progress.hold = Hold.SCHEDULER_ADMISSION
+        self._record_admission(desk.statistics, progress, sequence_id, now_ns)
+        progress.wait_reason = WaitReason.SCHEDULER_ADMISSION
         session.works.add(work)
         work.lane.works.add(work)
         if desk.group is not None:
@@ -328,13 +355,25 @@ class Scheduler:
             self._made_room(session, table)
         self._consider(progress)
 
+    @staticmethod
+    def _record_admission(statistics: StageStatistics, progress: StageProgress, sequence_id: int, now_ns: int) -> None:
+        record, wait_reason, missing = progress.record, progress.wait_reason, progress.missing
+        ready_ns = record.admitted(sequence_id, now_ns, wait_reason, missing)
+        statistics.on_admitted(now_ns, ready_ns)
+        if sequence_id > 0 and ready_ns != NEVER:
+            completed_ns = record.completed_ns(sequence_id - 1)
+            if completed_ns == NEVER:  # they overlap
+                completed_ns = now_ns
+            code = idle_reason(completed_ns, ready_ns, now_ns, wait_reason, missing)
+            statistics.record_idle(now_ns - completed_ns, code)
+
     def _made_room(self, session: StreamingSession, table: StageTable) -> None:
         for source in table.sources:
             self._consider(session.stages[source])
         if table.ingress and session.push_line:
             self._wake(session.push_line)
 
-    def _take_back(self, work: StageWork, now: float) -> None:
+    def _take_back(self, work: StageWork, now_ns: int) -> None:
         """The places and values that a work has had."""
         session, progress, lane = work.session, work.progress, work.lane
         work.done = True
@@ -345,44 +384,52 @@ class Scheduler:
         desk = self.desks[progress.table.index]
         if desk.group is not None:
             desk.group.in_use -= 1
-        desk.turns.charge(progress, now - (work.admitted_at if work.begun_at is None else work.begun_at))
+        desk.turns.charge(progress, now_ns - (work.admitted_ns if work.begun_ns is None else work.begun_ns))
         for artifact in progress.table.queued:
             session.release(artifact, work.sequence_id)
         if lane.backlog:
             self.started.append(lane.backlog.popleft())
         self._due.extend(desk.freed)
 
-    def _route(self, work: StageWork, outputs: Mapping[str, object], controls: Controls | None, now: float) -> None:
+    def _route(self, work: StageWork, outputs: Mapping[str, object], controls: Controls | None, now_ns: int) -> None:
         session, table, sequence_id = work.session, work.progress.table, work.sequence_id
         for artifact, value in outputs.items():
             targets = table.targets[artifact]
             number = table.outputs.get(artifact)
+            if number is not None and isinstance(value, StreamingLastOutput):
+                value = value.value
+                self._end_after(session, sequence_id)
             slot = Slot(value, len(targets) + (number is not None), controls)
             session.slots[artifact, sequence_id] = slot
-            self._arrive(session, targets, artifact, sequence_id, now)
+            self._arrive(session, targets, artifact, sequence_id, now_ns)
             if number is not None:
                 session.held[number, sequence_id] = slot
-                self._emit(session, number, now)
+                self._emit(session, number, now_ns)
 
-    def _emit(self, session: StreamingSession, number: int, now: float) -> None:
+    def _emit(self, session: StreamingSession, number: int, now_ns: int) -> None:
         """Let out what is next in order."""
         artifact = self.graph.outputs[number]
         while (slot := session.held.pop((number, session.emitted[number]), None)) is not None:
             sequence_id = session.emitted[number]
             session.emitted[number] = sequence_id + 1
             output = StreamingOutput(sequence_id, artifact, slot.value)
-            output.emitted_at = now
+            output.emitted_ns = now_ns
+            output.last = sequence_id == session.final
             output.controls = {name: version for name, (version, _) in (slot.controls or {}).items()}
             session.outputs.append(output)
-            session.record.note_output(now)
+            session.record.on_output(now_ns)
             if min(session.emitted) > sequence_id:
-                session.record.note_chunk(sequence_id, now, slot.controls)
+                session.record.on_chunk(sequence_id, now_ns, slot.controls)
         if session.output_line:
             self._wake(session.output_line)
 
     def _check_finished(self, session: StreamingSession) -> None:
         final = session.final
-        if final is None or session.finished or any(progress.completed <= final for progress in session.stages):
+        if final is None or session.finished:
+            return
+        if any(progress.base <= final for progress in session.stages):
+            return
+        if any(work.sequence_id <= final for work in session.works):
             return
         session.finished = True
         self._wake(session.output_line)

@@ -10,7 +10,7 @@ from types import TracebackType
 from ..waiters import Waiter
 from .errors import SequenceError, SessionActiveError, SessionEndedError, UnknownSessionError
 from .graph import PipelineGraph
-from .metrics import SessionRecord
+from .metrics import PipelineTotals, SessionRecord
 from .progress import Slot, StageProgress
 from .types import (
     StreamingArtifactStats,
@@ -32,7 +32,7 @@ class StreamingSession:
         final: its last sequence, when that is known.
         slots: (artifact, sequence) -> value, for everything that somebody still needs.
         next_input: artifact -> the sequence that is accepted next.
-        controls: artifact -> (value, version, when it was set).
+        controls: artifact -> (value, version, when it was set in nanoseconds).
         outputs: what can be read; ``emitted`` and ``polled`` count it by output artifact.
         works: what the actors have of it.
         waiting_turns: how many stages it waits for a turn at.
@@ -49,6 +49,7 @@ class StreamingSession:
         lanes: tuple[ActorLane, ...],
         final: int | None,
         window: int,
+        totals: PipelineTotals,
     ) -> None:
         self.context = context
         self.session_id = context.session_id
@@ -66,14 +67,14 @@ class StreamingSession:
         self.stages = tuple(StageProgress(self, table, window) for table in graph.stages)
         self.slots: dict[tuple[str, int], Slot] = {}
         self.next_input = dict.fromkeys(graph.inputs, 0)
-        self.controls: dict[str, tuple[object, int, float]] = dict.fromkeys(graph.controls, (None, 0, 0.0))
+        self.controls: dict[str, tuple[object, int, int]] = dict.fromkeys(graph.controls, (None, 0, 0))
         self.outputs: deque[StreamingOutput] = deque()
         self.emitted = [0] * len(graph.outputs)
         self.polled = [0] * len(graph.outputs)
         self.held: dict[tuple[int, int], Slot] = {}  # (output, sequence): done before an earlier one
         self.works: set[StageWork] = set()
         self.waiting_turns = 0
-        self.record = SessionRecord(window)
+        self.record = SessionRecord(window, totals)
         self.push_line: deque[Waiter] = deque()
         self.output_line: deque[Waiter] = deque()
         self.watchers: list[threading.Event] = []  # of threads that wait for it to be idle, finished or released
@@ -82,6 +83,10 @@ class StreamingSession:
     def accepted(self) -> int:
         """How many sequences have all their inputs."""
         return min(self.next_input.values())
+
+    def is_past_end(self, sequence_id: int) -> bool:
+        """Whether the rollout ends before this sequence."""
+        return self.final is not None and sequence_id > self.final
 
     @property
     def idle(self) -> bool:
@@ -153,7 +158,7 @@ def check_sequence(session: StreamingSession, sequence_id: int, artifacts: Colle
     if isinstance(sequence_id, bool) or not isinstance(sequence_id, int) or sequence_id < 0:
         raise SequenceError(f"sequence_id must be an integer of 0 or more, got {sequence_id!r}")
     where = f"session {session.session_id!r}"
-    if session.final is not None and sequence_id > session.final:
+    if session.is_past_end(sequence_id):
         raise SequenceError(f"{where}: sequence {sequence_id} is past its final sequence {session.final}")
     for artifact in artifacts:
         expected = session.next_input[artifact]
@@ -199,11 +204,13 @@ class SessionTable:
 
     Args:
         window: how many sequences the records of a session cover.
+        totals: the statistics of all sessions together.
     """
 
-    def __init__(self, graph: PipelineGraph, window: int) -> None:
+    def __init__(self, graph: PipelineGraph, window: int, totals: PipelineTotals) -> None:
         self._graph = graph
         self._window = window
+        self._totals = totals
         self._sessions: dict[str, StreamingSession] = {}
         self._epochs = 0
 
@@ -224,7 +231,7 @@ class SessionTable:
         """Begin a session. ``SessionActiveError`` when the id is not free, ``SequenceError`` for a bad ``final``."""
         self._check_free(session_id)
         context = StreamingSessionContext(session_id, self._epochs + 1)
-        session = StreamingSession(context, self._graph, lanes, None, self._window)
+        session = StreamingSession(context, self._graph, lanes, None, self._window, self._totals)
         if final is not None and check_final(session, final):
             session.final = final
         self._epochs += 1

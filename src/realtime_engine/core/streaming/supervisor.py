@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TypeAlias, cast
 
 from ..clock import Deadline
@@ -31,13 +32,20 @@ class StageActors:
         ValueError: the names are not those of the stages.
     """
 
-    def __init__(self, graph: PipelineGraph, actors: Mapping[str, StreamingStageActor | ActorFactory]) -> None:
+    def __init__(
+        self,
+        graph: PipelineGraph,
+        actors: Mapping[str, StreamingStageActor | ActorFactory],
+        on_failed: Callable[[int, ActorLane, StreamingActorFailedError], None],
+    ) -> None:
         check_ids(graph, actors)
+        check_exclusive({stage_id: actor for stage_id, actor in actors.items() if factory_of(actor) is None})
         self.stage_ids = tuple(table.spec.stage_id for table in graph.stages)
         self._factories: list[ActorFactory | None] = []
         self._locks = [threading.Lock() for _ in self.stage_ids]
         self._closing = threading.Lock()  # held to swap a lane, and to say that no other will come
         self._closed = False
+        self._on_failed = on_failed
         self.lanes: list[ActorLane] = []
         try:
             for stage_id in self.stage_ids:
@@ -46,11 +54,17 @@ class StageActors:
                 self.lanes.append(
                     made_by(factory) if factory else ActorLane(cast(StreamingStageActor, actors[stage_id]))
                 )
+            check_exclusive({stage_id: lane.actor for stage_id, lane in zip(self.stage_ids, self.lanes, strict=True)})
         except BaseException:
             for lane, factory in zip(self.lanes, self._factories, strict=False):
                 if factory is not None:
                     lane.actor.close()
             raise
+
+    def watch(self) -> None:
+        """Report failures from now on, and those that have been."""
+        for index, lane in enumerate(self.lanes):
+            self._watch(index, lane)
 
     @property
     def restartable(self) -> list[bool]:
@@ -84,6 +98,8 @@ class StageActors:
             raise StreamingActorFailedError(f"{reason}; give a factory of actors to have it restarted")
         try:
             lane = made_by(factory)
+            others = {other: self.lanes[i].actor for i, other in enumerate(self.stage_ids) if i != index}
+            check_exclusive({**others, stage_id: lane.actor})
         except BaseException as error:  # of a model, which may even want to exit
             reraise_interrupt(error)
             raise StreamingActorFailedError(f"{reason}; a new one failed: {describe(error)}") from error
@@ -94,8 +110,19 @@ class StageActors:
         if self.lanes[index] is not lane:
             close_quietly(lane, stage_id)
             raise StreamingActorFailedError(f"{reason}; the pipeline was closed before there was a new one")
+        self._watch(index, lane)
         logger.warning("%s; it has been replaced", reason)
         threading.Thread(target=close_quietly, args=(old, stage_id), name="streaming-close-dead", daemon=True).start()
+
+    def _watch(self, index: int, lane: ActorLane) -> None:
+        """Report the failure of an actor that has ``add_failure_callback``."""
+        add_callback = getattr(lane.actor, "add_failure_callback", None)
+        if callable(add_callback):
+            add_callback(partial(self._report_failed, index, lane))
+
+    def _report_failed(self, index: int, lane: ActorLane, reason: str) -> None:
+        stage_id = self.stage_ids[index]
+        self._on_failed(index, lane, StreamingActorFailedError(f"the actor of stage {stage_id!r} has failed: {reason}"))
 
     def close(self, deadline_s: Callable[[], float]) -> list[str]:
         """Close all of them at once, for good; returns the stages that had not ended when ``deadline_s`` came to 0."""
@@ -139,6 +166,21 @@ def check_ids(graph: PipelineGraph, actors: Mapping[str, object]) -> None:
     for stage_id, actor in actors.items():
         if not hasattr(actor, "submit") and not callable(actor):
             raise ValueError(f"stage {stage_id!r} needs an actor or a factory of actors, got {actor!r}")
+
+
+def check_exclusive(actors: Mapping[str, object]) -> None:
+    """``ValueError`` when two stages have the same actor, or two actors the same worker."""
+    for what, given in (("actor", actors), ("worker", _workers(actors))):
+        stages: dict[int, str] = {}
+        for stage_id, owned in given.items():
+            other = stages.setdefault(id(owned), stage_id)
+            if other != stage_id:
+                raise ValueError(f"stages {other!r} and {stage_id!r} have the same {what}; give each stage its own")
+
+
+def _workers(actors: Mapping[str, object]) -> dict[str, object]:
+    found = {stage_id: getattr(actor, "worker", None) for stage_id, actor in actors.items()}
+    return {stage_id: worker for stage_id, worker in found.items() if worker is not None}
 
 
 def dead(health: StreamingActorHealth) -> bool:

@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, Protocol, TypeAlias
 
+from ..clock import NS_PER_S
+
 __all__ = [
     "StreamingActorHealth",
     "StreamingActorState",
     "StreamingArtifactStats",
+    "StreamingLastOutput",
     "StreamingOutput",
     "StreamingPipelineHealth",
     "StreamingSchedulerDiagnostics",
@@ -99,8 +102,8 @@ class StreamingStageInvocation:
         return StreamingStageInvocation(self.key, self.sample(), self.is_first, self.is_last)
 
 
-ControlStamp: TypeAlias = tuple[int, float]
-"""(version of a control, when it was set in monotonic seconds)"""
+ControlStamp: TypeAlias = tuple[int, int]
+"""(version of a control, when it was set in monotonic nanoseconds)"""
 
 
 class OutputTriple(NamedTuple):
@@ -117,11 +120,29 @@ class StreamingOutput(OutputTriple):
     Attributes:
         controls: control -> the version of it that this was made with, 0 for one that was not set; the oldest version
             when several stages on the way sampled it. Empty without controls.
-        emitted_at: when it could be read, in monotonic seconds.
+        emitted_ns: when it could be read, in monotonic nanoseconds.
+        last: it is of the last sequence of the session.
     """
 
     controls: dict[str, int]
-    emitted_at: float
+    emitted_ns: int
+    last: bool
+
+    @property
+    def emitted_at(self) -> float:
+        """When it could be read, in monotonic seconds."""
+        return self.emitted_ns / NS_PER_S
+
+
+@dataclass(frozen=True)
+class StreamingLastOutput:
+    """Wraps the value of an output artifact: the rollout ends with this sequence.
+
+    A handler returns it in place of the value. The reader gets the value itself, and later sequences of the session,
+    also those that stages have begun, are dropped.
+    """
+
+    value: object
 
 
 class StreamingActorState(str, Enum):

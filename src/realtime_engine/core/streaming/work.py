@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
 
+from ..clock import Clock
 from .errors import SessionEndedError
 from .progress import Controls, StageProgress, merged
 from .types import StreamingSessionStatus, StreamingStageActor, StreamingStageInvocation
@@ -32,7 +33,7 @@ class StageWork:
 
     Attributes:
         future: set by the orchestrator when the actor has taken it.
-        begun_at: set by the actor's thread, through :meth:`sample`.
+        begun_ns: set by the actor's thread, through :meth:`sample`.
         sampled: control -> what was sampled of it.
         done: its answer has been dealt with.
     """
@@ -43,24 +44,22 @@ class StageWork:
         "sequence_id",
         "lane",
         "invocation",
-        "admitted_at",
-        "begun_at",
+        "admitted_ns",
+        "begun_ns",
         "sampled",
         "future",
         "done",
         "_clock",
     )
 
-    def __init__(
-        self, progress: StageProgress, sequence_id: int, lane: ActorLane, now: float, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, progress: StageProgress, sequence_id: int, lane: ActorLane, now_ns: int, clock: Clock) -> None:
         self.session = progress.session
         self.progress = progress
         self.sequence_id = sequence_id
         self.lane = lane
         self.invocation: StreamingStageInvocation | None = None
-        self.admitted_at = now
-        self.begun_at: float | None = None
+        self.admitted_ns = now_ns
+        self.begun_ns: int | None = None
         self.sampled: Controls = {}
         self.future: Future[Mapping[str, object]] | None = None
         self.done = False
@@ -75,10 +74,12 @@ class StageWork:
 
     def sample(self) -> Mapping[str, object]:
         """The work begins: see :meth:`StreamingStageInvocation.begin`."""
-        if self.session.status is not StreamingSessionStatus.RUNNING or self.invocation is None:
-            raise WithdrawnError(f"session {self.session.session_id!r} ended before this work began")
-        self.begun_at = self._clock()
-        self.progress.record.begun(self.sequence_id, self.begun_at)
+        session = self.session
+        ended = session.status is not StreamingSessionStatus.RUNNING or session.is_past_end(self.sequence_id)
+        if ended or self.invocation is None:
+            raise WithdrawnError(f"session {session.session_id!r} ended before this work began")
+        self.begun_ns = self._clock.now_ns()
+        self.progress.record.begun(self.sequence_id, self.begun_ns)
         inputs = self.invocation.inputs
         if not self.progress.table.controls:
             return inputs
@@ -93,5 +94,5 @@ class StageWork:
 
     def _sample_into(self, inputs: dict[str, object]) -> None:
         for artifact in self.progress.table.controls:
-            inputs[artifact], version, set_at = self.session.controls[artifact]
-            self.sampled[artifact] = (version, set_at)
+            inputs[artifact], version, set_ns = self.session.controls[artifact]
+            self.sampled[artifact] = (version, set_ns)

@@ -35,6 +35,8 @@ class ParallelWorkerStageActor(LocalStageActor):
         ValueError: naming the argument.
     """
 
+    backend_check_s = 0.05
+
     def __init__(
         self,
         worker: Any,
@@ -55,6 +57,17 @@ class ParallelWorkerStageActor(LocalStageActor):
         self._output_builder = output_builder
         self._close_worker = close_worker
         super().__init__(self._call_worker, mailbox_capacity, f"worker-stage-actor-{method_name}", session_closer)
+
+    @property
+    def worker(self) -> Any:
+        """The worker that this actor owns."""
+        return self._worker
+
+    def lost_backend(self) -> str | None:
+        """Why the worker can do nothing more."""
+        if getattr(self._worker, "failed", False):
+            return str(getattr(self._worker, "failure_reason", None) or "the worker has failed")
+        return "the worker is closed" if getattr(self._worker, "closed", False) else None
 
     def submit(self, invocation: StreamingStageInvocation) -> Future[Mapping[str, object]]:
         """Take one invocation without waiting.

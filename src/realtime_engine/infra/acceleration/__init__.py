@@ -1,4 +1,4 @@
-"""Opt-in helpers that make a torch model faster or smaller. torch is imported when one is made, not before."""
+"""Optional helpers that reduce the time or memory of a torch model. Each imports torch when it is constructed."""
 
 from ._torch import OverlapError, PrefetchEmptyError, PrefetchFullError, TorchMissingError
 from .compile import Compiled, CompilePolicy, TensorSpec

@@ -1,4 +1,4 @@
-"""torch, imported when a helper is first made and never before."""
+"""Lazy import of torch, the errors of this package, and the report of a fallback."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from ...core.errors import RealtimeEngineError, describe
 
 
 class TorchMissingError(RealtimeEngineError, ImportError):
-    """A helper needs torch, which cannot be imported here."""
+    """A helper needs torch, which cannot be imported."""
 
 
 class OverlapError(RealtimeEngineError, RuntimeError):
-    """``submit`` while a task is pending, ``wait`` while none is, or ``submit`` after ``close``."""
+    """``submit`` with a pending task, ``wait`` without one, or ``submit`` after ``close``."""
 
 
 class PrefetchFullError(RealtimeEngineError, RuntimeError):
-    """As many puts are unread as may be."""
+    """``put`` while the maximum number of puts is unread."""
 
 
 class PrefetchEmptyError(RealtimeEngineError, RuntimeError):
@@ -26,10 +26,10 @@ class PrefetchEmptyError(RealtimeEngineError, RuntimeError):
 
 
 def need_torch(helper: str) -> Any:
-    """torch.
+    """Import and return torch.
 
     Raises:
-        TorchMissingError: it cannot be imported; names ``helper``, the reason and the extra that brings it.
+        TorchMissingError: it cannot be imported; the message names ``helper``, the reason and the extra to install.
     """
     try:
         return importlib.import_module("torch")
@@ -40,33 +40,36 @@ def need_torch(helper: str) -> Any:
 
 
 def has_cuda(torch: Any) -> bool:
-    """Whether there is a CUDA device to work on."""
+    """Whether torch finds a CUDA device."""
     return bool(torch.cuda.is_available())
 
 
 class Fallback:
-    """The first reason is logged as a warning; those after it only for debugging.
+    """Reports that a helper falls back to eager execution: the first time as a warning, later at debug level.
+
+    Args:
+        logger: where reports go.
+        subject: the helper and its task, as in ``CUDA graph of denoise``.
 
     Attributes:
-        reason: the first reason, ``None`` as long as there was none.
+        reason: the first reason; ``None`` without a fallback.
     """
 
-    def __init__(self, logger: logging.Logger, what: str) -> None:
-        """``what`` names the helper and its task, as in ``CUDA graph of denoise``."""
+    def __init__(self, logger: logging.Logger, subject: str) -> None:
         self.reason: str | None = None
         self._logger = logger
-        self._what = what
+        self._subject = subject
 
     def report(self, why: str, error: BaseException | None = None) -> str:
-        """Note that the helper falls back; the whole reason comes back."""
+        """Record and log a fallback. Returns the complete reason."""
         reason = why if error is None else f"{why}: {describe(error)}"
         level = logging.WARNING if self.reason is None else logging.DEBUG
         self.reason = self.reason or reason
-        self._logger.log(level, "%s falls back to eager: %s", self._what, reason)
-        self._logger.debug("%s fell back here", self._what, exc_info=error)
+        self._logger.log(level, "%s falls back to eager: %s", self._subject, reason)
+        self._logger.debug("traceback of the fallback of %s", self._subject, exc_info=error)
         return reason
 
 
 def name_of(function: object) -> str:
-    """What a log line calls a function or a module."""
+    """The name of a function or module in log messages."""
     return str(getattr(function, "__qualname__", type(function).__name__))

@@ -1,4 +1,4 @@
-"""``torch.compile`` by a policy, with the plain function behind it for when compiling fails."""
+"""``torch.compile`` by a policy, with a fallback to the plain function if compilation fails."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _COMPILERS = ("torch._dynamo", "torch._inductor", "torch._functorch", "triton")
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """A tensor to warm up with, filled with zeros.
+    """A tensor of zeros for a warm-up call.
 
     Attributes:
-        shape: its size.
+        shape: size of each dimension.
         dtype: name of a torch dtype, without ``torch.``.
-        device: where it lies.
+        device: name of a torch device.
     """
 
     shape: Sequence[int]
@@ -34,23 +34,27 @@ class TensorSpec:
     device: str = "cuda"
 
     def zeros(self, torch: Any) -> Any:
+        """Create the tensor."""
         return torch.zeros(tuple(self.shape), dtype=getattr(torch, self.dtype), device=self.device)
 
 
 @dataclass(frozen=True)
 class CompilePolicy:
-    """How to compile.
+    """Options of a compilation.
 
     Attributes:
-        enabled: ``False`` leaves the function as it is, to compare or to debug.
-        mode: torch's name of a mode. ``reduce-overhead`` and ``max-autotune`` make CUDA graphs of their own: take
-            another one for what :class:`~.cuda_graph.CudaGraphDispatch` runs.
-        dynamic: ``True`` compiles for any size, ``False`` once for each, ``None`` lets torch find out.
-        fullgraph: a break in the graph is a failure, so nothing has been executed when compiling fails.
-        backend: torch's name of a backend, or a callable.
-        cache_dir: where compiled code is kept over the end of the process. It counts for the whole process, and
-            only if ``TORCHINDUCTOR_CACHE_DIR`` is not set yet.
-        warm_up: the positional tensor arguments of each call that :meth:`Compiled.warm_up` makes.
+        enabled: ``False`` runs the plain function, to compare or to debug.
+        mode: name of a ``torch.compile`` mode. ``reduce-overhead`` and ``max-autotune`` create CUDA graphs, so they
+            must not be used inside :class:`~.cuda_graph.CudaGraphDispatch`.
+        dynamic: ``True`` compiles for any size, ``False`` once for each size, ``None`` leaves the choice to torch.
+        fullgraph: treat a graph break as a failure. Then no part of the function has run when compilation fails.
+        backend: name of a ``torch.compile`` backend, or a callable.
+        cache_dir: persistent directory for compiled code. It applies to the whole process, and only if
+            ``TORCHINDUCTOR_CACHE_DIR`` is not set.
+        warm_up: the positional tensor arguments of each call of :meth:`Compiled.warm_up`.
+
+    Raises:
+        ValueError: the mode is unknown.
     """
 
     enabled: bool = True
@@ -67,21 +71,25 @@ class CompilePolicy:
 
 
 class Compiled:
-    """A function or module, compiled with its first call.
+    """A function or module that is compiled at its first call.
 
-    When compiling fails, now or for a later shape, that call and all further ones run the plain function, and one
-    line is logged. What the function itself raises comes out as it is. Unless ``fullgraph`` is set, torch may have
-    executed a part of the function before it fails on the next one, so a function that writes to its own state
-    should set it.
+    If compilation fails, at the first call or for a later shape, that call and all later ones run the plain function,
+    and one warning is logged. Errors of the function itself propagate unchanged. Without ``fullgraph``, torch may have
+    executed a part of the function before compilation of the next part fails, so a function that modifies its own
+    state should set it.
+
+    Args:
+        function: the function or module.
+        policy: options of the compilation.
+        name: name of the function in log messages.
+
+    Raises:
+        TorchMissingError: torch is not installed.
     """
 
     def __init__(
         self, function: Callable[..., Any], policy: CompilePolicy | None = None, *, name: str | None = None
     ) -> None:
-        """
-        Raises:
-            TorchMissingError: torch is not installed.
-        """
         self._torch = need_torch("Compiled")
         self._function = function
         self._policy = policy or CompilePolicy()
@@ -90,27 +98,29 @@ class Compiled:
 
     @property
     def fallback_reason(self) -> str | None:
-        """Why the plain function runs although the policy says otherwise; ``None`` as long as it does not."""
+        """Why the plain function runs although the policy enables compilation; ``None`` without a fallback."""
         return self._fallback.reason
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the compiled function, or the plain one after a fallback."""
         if self._compiled is None:
             return self._function(*args, **kwargs)
         try:
             return self._compiled(*args, **kwargs)
         except Exception as error:
-            if not _is_of_the_compiler(error):
+            if not _is_compiler_error(error):
                 raise
             failure = error
-        result = self._function(*args, **kwargs)  # may raise as well: then these arguments are to blame
+        result = self._function(*args, **kwargs)  # if this raises too, the arguments are the cause
         self._fallback.report("it does not compile", failure)
         self._compiled = None
         return result
 
     def warm_up(self) -> None:
-        """Call with every shape of the policy, so that nobody waits for the compiler later.
+        """Call the function with all shapes of the policy, so that later calls do not wait for the compiler.
 
-        To be called under the same modes (``torch.inference_mode()``, autocast) as later: they are compiled in.
+        The modes of torch (``torch.inference_mode()``, autocast) must be those of later calls, as they are part of the
+        compiled code.
         """
         for specs in self._policy.warm_up:
             self(*(spec.zeros(self._torch) for spec in specs))
@@ -127,7 +137,7 @@ class Compiled:
                 fullgraph=policy.fullgraph,
                 backend=policy.backend,
             )
-        except Exception as error:  # a Python or a platform that torch cannot compile for
+        except Exception as error:  # unsupported Python version or platform
             self._fallback.report("torch.compile refuses", error)
             return None
         return compiled
@@ -136,17 +146,17 @@ class Compiled:
         chosen = os.environ.get(_CACHE_VARIABLE)
         if chosen is not None:
             if Path(chosen).resolve() != cache_dir.resolve():
-                _logger.warning("compiled code goes to %s=%s, not to %s", _CACHE_VARIABLE, chosen, cache_dir)
+                _logger.warning("compiled code is stored in %s=%s, not in %s", _CACHE_VARIABLE, chosen, cache_dir)
             return
         try:
             cache_dir.mkdir(parents=True, exist_ok=True)
             importlib.import_module("torch._inductor.config").fx_graph_cache = True  # type: ignore[attr-defined]
         except (OSError, ImportError) as error:
-            _logger.warning("compiled code is not kept in %s: %s", cache_dir, error)
+            _logger.warning("compiled code is not stored in %s: %s", cache_dir, error)
             return
         os.environ[_CACHE_VARIABLE] = str(cache_dir.resolve())
 
 
-def _is_of_the_compiler(error: BaseException) -> bool:
-    """By the modules of its classes, which need not be imported for that."""
+def _is_compiler_error(error: BaseException) -> bool:
+    """Decides by the module names of the error's classes, without importing these modules."""
     return any(kind.__module__.startswith(_COMPILERS) for kind in type(error).__mro__)

@@ -1,7 +1,7 @@
-"""CUDA-graph dispatch: eager until a call has settled, then one recorded graph, replayed.
+"""CUDA graph dispatch: calls run eagerly until their signature is stable, then a captured graph is replayed.
 
-A graph launches all its kernels at once, which pays where many small kernels wait for the host. See "CUDA Graphs" in
-the CUDA C++ Programming Guide, and the notes on them in torch's documentation of ``torch.cuda``.
+A graph launches all its kernels at once, which is faster if many small kernels are bound by launch overhead. See "CUDA
+Graphs" in the CUDA C++ Programming Guide, and the notes on CUDA graphs in the documentation of ``torch.cuda``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ._torch import Fallback, has_cuda, name_of, need_torch
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """All leaves, in the order in which :func:`mapped` meets them."""
+    """All leaves, in the order of :func:`mapped`."""
     if isinstance(value, (tuple, list)):
         for item in value:
             yield from leaves(item)
@@ -29,7 +29,7 @@ def leaves(value: Any) -> Iterator[Any]:
 
 
 def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    """The same structure with every leaf changed; containers are new, and named tuples stay what they are."""
+    """The same structure with ``change`` applied to each leaf. Containers are new; named tuples keep their type."""
     if isinstance(value, tuple):
         items = (mapped(item, change) for item in value)
         return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
@@ -46,17 +46,24 @@ def tensors(torch: Any, value: Any) -> list[Any]:
 
 
 class GraphCapture:
-    """Static inputs, warm-up on a side stream, one capture, replays. Everything else runs on the caller's stream."""
+    """A captured graph with its static inputs. Warm-up runs on a side stream, all else on the caller's stream.
+
+    Args:
+        torch: the module.
+        function: the function to capture.
+        device: the CUDA device.
+        args: positional arguments; the static inputs have the shapes, strides and dtypes of their tensors.
+        kwargs: keyword arguments, likewise.
+    """
 
     def __init__(
         self, torch: Any, function: Callable[..., Any], device: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        """The static inputs get shape, strides and dtype of the tensors in ``args`` and ``kwargs``."""
         self._torch = torch
         self._function = function
         self._device = device
         self._stream = torch.cuda.Stream(device)
-        with torch.inference_mode(False):  # tensors of inference mode count no writes and cannot be written outside it
+        with torch.inference_mode(False):  # inference tensors have no version counter and are read-only outside
             self._args, self._kwargs = mapped((args, kwargs), self._static)
         self._inputs = tensors(torch, (self._args, self._kwargs))
         self._graph: Any | None = None
@@ -64,6 +71,7 @@ class GraphCapture:
 
     @property
     def captured(self) -> bool:
+        """Whether a graph was captured."""
         return self._graph is not None
 
     def load(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -72,12 +80,12 @@ class GraphCapture:
             static.copy_(given.detach(), non_blocking=True)
 
     def store(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Copy the static inputs back into a call's tensors, after a function that has written to them."""
+        """Copy the static inputs back into a call's tensors, after the function has written to them."""
         for static, given in zip(self._inputs, tensors(self._torch, (args, kwargs)), strict=True):
             given.detach().copy_(static, non_blocking=True)
 
     def warm_up(self) -> tuple[Any, bool]:
-        """Run eagerly on the side stream, on what was loaded: the outputs, and whether an input was written to."""
+        """Run eagerly on the side stream; returns the outputs, and whether the function wrote to an input."""
         torch = self._torch
         versions = [static._version for static in self._inputs]
         current = torch.cuda.current_stream(self._device)
@@ -91,26 +99,26 @@ class GraphCapture:
         return outputs, versions != [static._version for static in self._inputs]
 
     def capture(self) -> None:
-        """Record the function; nothing of it is executed.
+        """Capture the function without executing it.
 
         Raises:
-            Exception: what the function or the capture raised. Nothing is kept, and torch can be used as before.
+            Exception: the function or the capture failed. The state of torch is restored.
         """
         torch, graph = self._torch, self._torch.cuda.CUDAGraph()
-        with self._stream_kept():
+        with self._restoring_stream():
             try:
                 with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
                     outputs = self._function(*self._args, **self._kwargs)
             except BaseException:
                 del graph
-                self._end_cleanly()
+                self._repair_generator()
                 raise
         if any(output.requires_grad for output in tensors(torch, outputs)):
             raise ValueError("its outputs require grad: call it under torch.inference_mode() or torch.no_grad()")
         self._graph, self._outputs = graph, outputs
 
     def replay(self) -> Any:
-        """Execute what was recorded, on what was loaded; the outputs are the same tensors every time."""
+        """Execute the graph on the loaded inputs. The outputs are the same tensors at each replay."""
         assert self._graph is not None
         self._graph.replay()
         return self._outputs
@@ -119,13 +127,13 @@ class GraphCapture:
         if not isinstance(leaf, self._torch.Tensor):
             return leaf
         expanded = any(stride == 0 and size > 1 for size, stride in zip(leaf.shape, leaf.stride(), strict=True))
-        if expanded:  # many elements at one address, which cannot be written
+        if expanded:  # elements share an address, so copy_() cannot write them
             return self._torch.empty(leaf.shape, dtype=leaf.dtype, device=leaf.device)
         return self._torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device=leaf.device)
 
     @contextlib.contextmanager
-    def _stream_kept(self) -> Iterator[None]:
-        """torch leaves its capture stream current when a capture cannot be ended."""
+    def _restoring_stream(self) -> Iterator[None]:
+        """A failed capture leaves the capture stream current; restore the caller's."""
         current = self._torch.cuda.current_stream(self._device)
         try:
             with self._torch.cuda.device(self._device):
@@ -133,8 +141,8 @@ class GraphCapture:
         finally:
             self._torch.cuda.set_stream(current)
 
-    def _end_cleanly(self) -> None:
-        """An invalidated capture leaves torch's random generator as if it went on; one that ends well puts it right."""
+    def _repair_generator(self) -> None:
+        """A failed capture leaves the random generator in capture mode; a successful one resets it."""
         torch = self._torch
         torch.cuda.synchronize(self._device)
         stream = torch.cuda.Stream(self._device)
@@ -146,7 +154,7 @@ _BY_VALUE = (bool, int, str, bytes, complex, type(None))
 
 
 class _Identity:
-    """Equal to itself only; keeps its object alive, so that no other one can get its address."""
+    """Compares an object by identity, and keeps it alive so that its id is not reused."""
 
     __slots__ = ("_object",)
 
@@ -161,10 +169,10 @@ class _Identity:
 
 
 def signature_of(torch: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Hashable:
-    """Structure, tensors' shapes, dtypes, strides and devices, other arguments, and torch's modes.
+    """Signature of a call: structure, tensor shapes, dtypes, strides and devices, other arguments, and torch's modes.
 
-    Numbers and text count by value and type, dtypes and devices by value, every other object by identity: whatever is
-    changed inside such an object goes unnoticed.
+    Numbers and text compare by value and type, dtypes and devices by value, all other objects by identity. A change
+    inside such an object is not detected.
     """
     modes = (
         torch.is_grad_enabled(),
@@ -182,7 +190,7 @@ def _part(torch: Any, value: Any) -> Hashable:
     if isinstance(value, dict):
         return dict, tuple((key, _part(torch, item)) for key, item in value.items())
     if isinstance(value, float):
-        return float, value.hex()  # tells -0.0 from 0.0, and a nan equals itself
+        return float, value.hex()  # distinguishes -0.0 from 0.0, and nan equals itself
     if type(value) in _BY_VALUE or isinstance(value, (torch.dtype, torch.device)):
         return type(value), value
     return _Identity(value)
@@ -193,13 +201,13 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class GraphStatistics:
-    """How a dispatch has run so far, over all branches.
+    """Counters of a dispatch over all branches.
 
     Attributes:
-        eager: calls that ran as they are, warm-ups included.
-        captures: graphs that were recorded.
-        replays: calls that were answered by a graph.
-        failures: captures that failed.
+        eager: calls that ran eagerly, including warm-up calls.
+        captures: captured graphs.
+        replays: calls that replayed a graph.
+        failures: failed captures.
     """
 
     eager: int
@@ -214,26 +222,36 @@ class _Branch:
     eager_calls: int = 0  # with this signature
     device: Any = None  # None: this signature cannot be captured
     capture: GraphCapture | None = None
-    given_up: bool = False
+    disabled: bool = False
 
 
 class CudaGraphDispatch:
-    """Calls ``function``, by a CUDA graph as soon as its calls have settled.
+    """Runs ``function`` through a CUDA graph once the signature of its calls is stable.
 
-    Each branch (conditional, unconditional, ...) has a graph of its own, with its own static buffers. With one
-    signature (shapes, dtypes, strides, devices, other arguments: see :func:`~.signature.signature_of`) a branch first
-    runs ``steady_after`` calls eagerly, then ``warm_up`` calls eagerly on a side stream; the next call captures and
-    replays. A new signature drops the graph and starts over. Each call runs the work on the device exactly once, so
-    state on the device (a cache that is written in place) advances as it would eagerly.
+    Each branch (conditional, unconditional, ...) has its own graph and static buffers. For a new signature (see
+    :func:`signature_of`), a branch runs ``steady_after`` calls eagerly, then ``warm_up`` calls eagerly on a side
+    stream; the next call captures and replays. A change of the signature discards the graph. Each call executes the
+    work on the device exactly once, so state on the device, such as a cache written in place, advances as in eager
+    execution.
 
-    What the function must hold to, as for any CUDA graph: no waiting for the device (``.item()``, ``.cpu()``),
-    no change of state in Python (a replayed call runs none of it), no writing to its tensor arguments, and tensors that
-    are not arguments stay where they are. A branch whose capture fails, or that is seen to write to its arguments,
-    stays eager until :meth:`reset`; calls without a CUDA device are eager too. The first reason is logged, once.
+    As for any CUDA graph, the function must not synchronize with the device (``.item()``, ``.cpu()``), must not modify
+    Python state (a replay runs no Python code) and must not write to its tensor arguments; tensors that are not
+    arguments must keep their address. A branch whose capture fails, or that writes to its arguments, stays eager until
+    :meth:`reset`. Calls without a CUDA device are eager. The first reason is logged once.
 
-    Outputs of a replay are **reused buffers**: valid until the next call of the same branch. ``clone_outputs``
-    makes them the caller's own, at the price of a copy. To be called from one thread at a time and always on the
-    same stream.
+    The outputs of a replay are **reused buffers**, valid until the next call of the same branch, unless
+    ``clone_outputs`` is set. Calls must come from one thread at a time and from the same stream.
+
+    Args:
+        function: any callable over tensors, including tensors inside tuples, lists and dicts.
+        steady_after: eager calls with one signature before the warm-up, at least 0.
+        warm_up: eager calls on the side stream, at least 1, as libraries allocate their workspaces there.
+        clone_outputs: return copies of the outputs.
+        name: name of the function in log messages.
+
+    Raises:
+        TorchMissingError: torch is not installed.
+        ValueError: ``steady_after`` or ``warm_up`` is too small.
     """
 
     def __init__(
@@ -245,16 +263,6 @@ class CudaGraphDispatch:
         clone_outputs: bool = False,
         name: str | None = None,
     ) -> None:
-        """
-        Args:
-            function: any callable over tensors, also inside tuples, lists and dicts.
-            steady_after: eager calls with one signature before the warm-up, at least 0.
-            warm_up: eager calls on the side stream, at least 1, since libraries allocate their workspaces there.
-            name: what log lines call the function.
-
-        Raises:
-            TorchMissingError: torch is not installed.
-        """
         if steady_after < 0 or warm_up < 1:
             raise ValueError(
                 f"steady_after must be at least 0 and warm_up at least 1, not {steady_after} and {warm_up}"
@@ -270,23 +278,24 @@ class CudaGraphDispatch:
 
     @property
     def fallback_reason(self) -> str | None:
-        """Why calls first stayed eager that should not; ``None`` if that never happened."""
+        """The first reason for a fallback to eager execution; ``None`` without a fallback."""
         return self._fallback.reason
 
     def statistics(self) -> GraphStatistics:
+        """Counters so far."""
         return GraphStatistics(self._eager, self._captures, self._replays, self._failures)
 
     def reset(self, branch: Hashable = None, *, every: bool = False) -> None:
-        """Drop the graph of a branch, or of every one, with its buffers; the next calls start over."""
+        """Discard the graph and buffers of one branch, or of every branch; the next calls start over."""
         if every:
             self._branches.clear()
         else:
             self._branches.pop(branch, None)
 
     def __call__(self, *args: Any, branch: Hashable = None, **kwargs: Any) -> Any:
-        """Run the function for one branch. ``branch`` is not handed on to it."""
+        """Run the function for one branch. ``branch`` is not passed to the function."""
         state = self._branches.setdefault(branch, _Branch())
-        if state.given_up:
+        if state.disabled:
             return self._run_eagerly(args, kwargs)
         signature = signature_of(self._torch, args, kwargs)
         if signature != state.signature:
@@ -294,7 +303,7 @@ class CudaGraphDispatch:
         if state.device is None or state.eager_calls < self._steady_after:
             state.eager_calls += 1
             return self._run_eagerly(args, kwargs)
-        return self._handed_out(self._settled(state, args, kwargs))
+        return self._output_of(self._run_graph(state, args, kwargs))
 
     def _start(self, signature: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Branch:
         if not has_cuda(self._torch):
@@ -307,55 +316,55 @@ class CudaGraphDispatch:
         self._fallback.report(f"its tensor arguments must all be on one CUDA device, they are on {where}")
         return _Branch(signature)
 
-    def _settled(self, state: _Branch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _run_graph(self, state: _Branch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
-            capture = self._prepared(state, args, kwargs)
+            capture = self._load(state, args, kwargs)
         except Exception as error:
-            return self._refused(state, error, args, kwargs)
+            return self._fail(state, error, args, kwargs)
         if state.eager_calls < self._captured_after:
-            return self._warmed_up(state, capture, args, kwargs)
+            return self._warm_up(state, capture, args, kwargs)
         try:
-            self._captured(capture)
+            self._capture_once(capture)
         except BaseException as error:
             reraise_interrupt(error)
-            return self._refused(state, error, args, kwargs)
+            return self._fail(state, error, args, kwargs)
         self._replays += 1
         return capture.replay()
 
-    def _prepared(self, state: _Branch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> GraphCapture:
+    def _load(self, state: _Branch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> GraphCapture:
         if state.capture is None:
             state.capture = GraphCapture(self._torch, self._function, state.device, args, kwargs)
         state.capture.load(args, kwargs)
         return state.capture
 
-    def _warmed_up(self, state: _Branch, capture: GraphCapture, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _warm_up(self, state: _Branch, capture: GraphCapture, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         state.eager_calls += 1
         self._eager += 1
         outputs, wrote = capture.warm_up()
         if wrote:
             capture.store(args, kwargs)
-            self._give_up(state, "it writes to its tensor arguments")
+            self._disable(state, "it writes to its tensor arguments")
         return outputs
 
-    def _captured(self, capture: GraphCapture) -> None:
+    def _capture_once(self, capture: GraphCapture) -> None:
         if not capture.captured:
             capture.capture()
             self._captures += 1
 
-    def _refused(self, state: _Branch, error: BaseException, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _fail(self, state: _Branch, error: BaseException, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self._failures += 1
-        self._give_up(state, "the capture failed", error)
+        self._disable(state, "the capture failed", error)
         return self._run_eagerly(args, kwargs)
 
-    def _give_up(self, state: _Branch, why: str, error: BaseException | None = None) -> None:
+    def _disable(self, state: _Branch, why: str, error: BaseException | None = None) -> None:
         self._fallback.report(why, error)
-        state.given_up, state.capture, state.signature = True, None, None
+        state.disabled, state.capture, state.signature = True, None, None
 
     def _run_eagerly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self._eager += 1
         return self._function(*args, **kwargs)
 
-    def _handed_out(self, outputs: Any) -> Any:
+    def _output_of(self, outputs: Any) -> Any:
         if not self._clone_outputs:
             return outputs
         return mapped(outputs, lambda leaf: leaf.clone() if isinstance(leaf, self._torch.Tensor) else leaf)

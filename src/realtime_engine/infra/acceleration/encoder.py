@@ -1,4 +1,4 @@
-"""An encoder that is needed now and then (a prompt, a first image) and would else take memory all the time."""
+"""Encoders that occupy memory only while they encode (text, first images), and a cache of their embeddings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ from .cuda_graph import leaves, mapped
 
 
 class EmbeddingCache:
-    """Holds at most ``max_bytes`` of tensors and arrays. Not for use by several threads at once."""
+    """An LRU cache of at most ``max_bytes`` of tensors and arrays. Not thread-safe.
+
+    Raises:
+        ValueError: ``max_bytes`` is negative.
+    """
 
     def __init__(self, max_bytes: int) -> None:
         if max_bytes < 0:
@@ -31,6 +35,7 @@ class EmbeddingCache:
 
     @property
     def held_bytes(self) -> int:
+        """Total size of the cached embeddings."""
         return self._held_bytes
 
     def __len__(self) -> int:
@@ -40,49 +45,50 @@ class EmbeddingCache:
         return key in self._entries
 
     def get(self, key: str) -> Any:
-        """The embedding, now the most recently used one.
+        """Return an embedding and mark it as the most recently used.
 
         Raises:
-            KeyError: it is not held.
+            KeyError: it is not cached.
         """
         self._entries.move_to_end(key)
         return self._entries[key][0]
 
     def put(self, key: str, embedding: Any) -> bool:
-        """Hold an embedding and forget others for it; false if it is larger than everything that may be held."""
-        self.forget(key)
+        """Add an embedding and evict the least recently used ones. Returns false if it exceeds ``max_bytes``."""
+        self.evict(key)
         size = bytes_of(embedding)
         if size > self._max_bytes:
             return False
         while self._held_bytes + size > self._max_bytes:
-            self.forget(next(iter(self._entries)))
+            self.evict(next(iter(self._entries)))
         self._entries[key] = (embedding, size)
         self._held_bytes += size
         return True
 
-    def forget(self, key: str) -> None:
-        """Let go of an embedding, if it is held."""
+    def evict(self, key: str) -> None:
+        """Remove an embedding, if it is cached."""
         _, size = self._entries.pop(key, (None, 0))
         self._held_bytes -= size
 
     def clear(self) -> None:
+        """Remove all embeddings."""
         self._entries.clear()
         self._held_bytes = 0
 
 
 def bytes_of(embedding: Any) -> int:
-    """Bytes of all tensors and arrays in it."""
+    """Total size of the tensors and arrays in ``embedding``."""
     return sum(int(getattr(leaf, "nbytes", 0)) for leaf in leaves(embedding))
 
 
 def content_key(content: Any) -> str:
-    """SHA-256 over text, bytes, numbers, arrays and tensors, alone or inside tuples, lists and dicts.
+    """SHA-256 of text, bytes, numbers, arrays and tensors, alone or inside tuples, lists and dicts.
 
-    Equal content has the same key in every process; ``"1"``, ``1``, ``1.0`` and ``b"1"`` have different ones, and
-    so do arrays of different shape or dtype. The order of a dict's keys does not count.
+    Equal content has the same key in every process. ``"1"``, ``1``, ``1.0`` and ``b"1"`` have different keys, and so
+    do arrays of different shape or dtype. The order of dict keys is ignored.
 
     Raises:
-        TypeError: something else; give the lifecycle a ``key`` function of your own.
+        TypeError: the content has another type; pass a ``key`` function to the lifecycle.
     """
     digest = hashlib.sha256()
     _add(digest, content)
@@ -110,7 +116,7 @@ def _add(digest: Any, content: Any) -> None:
 
 
 def _add_array(digest: Any, content: Any) -> None:
-    if hasattr(content, "untyped_storage"):  # a tensor; as bytes, since NumPy does not know all of its dtypes
+    if hasattr(content, "untyped_storage"):  # a tensor; viewed as bytes, as NumPy lacks some dtypes
         tensor = content.detach().cpu().contiguous()
         _add_text(digest, f"tensor {tensor.dtype} {tuple(tensor.shape)}")
         digest.update(tensor.reshape(-1).view(need_torch("content_key").uint8).numpy())
@@ -130,7 +136,7 @@ def _add_text(digest: Any, text: str) -> None:
 
 
 def _add_bytes(digest: Any, kind: str, content: bytes | bytearray | memoryview) -> None:
-    """With its length, so that no two sequences run into each other."""
+    """Hash the length as well, so that different sequences cannot have the same bytes."""
     digest.update(f"{kind}:{memoryview(content).nbytes}:".encode())
     digest.update(content)
 
@@ -140,16 +146,25 @@ _logger = logging.getLogger(__name__)
 Encoder = TypeVar("Encoder")
 Content = TypeVar("Content")
 
-_WORTH_TELLING_S = 0.5
+_LOG_INFO_ABOVE_S = 0.5
 DEFAULT_CACHE_BYTES = 256 * 2**20
 
 
 class EncoderLifecycle(Generic[Encoder, Content]):
-    """Load, encode, release: the encoder exists only while there is something new to encode.
+    """Loads an encoder, encodes new content, and releases the encoder.
 
-    Embeddings are kept by the hash of their content, so what was encoded before costs no load. They are shared:
-    nobody may write to them. They are detached from autograd, and cut out of larger storage, since both would keep the
-    encoder's memory. May be used from any thread; one loads at a time.
+    Embeddings are cached by the hash of their content, so known content needs no load. They are shared and must not be
+    modified. They are detached from autograd and copied out of larger storage, as both would keep the encoder's memory
+    alive. Thread-safe; loads are serialized.
+
+    Args:
+        load: creates the encoder on its device. No other reference to it may exist.
+        encode: maps one content to one embedding: tensors or arrays, alone or inside tuples, lists and dicts.
+        cache_bytes: maximum size of the cached embeddings; the least recently used is evicted first. 0 disables it.
+        key: maps equal content to the same name.
+        name: name of the encoder in log messages.
+        thorough: after each load, collect reference cycles and return freed memory to the device. That stops the whole
+            process for 0.1 s and more; small encoders without cycles do not need it.
     """
 
     def __init__(
@@ -162,16 +177,6 @@ class EncoderLifecycle(Generic[Encoder, Content]):
         name: str = "encoder",
         thorough: bool = True,
     ) -> None:
-        """
-        Args:
-            load: makes the encoder, on its device. Nothing else may hold it.
-            encode: one content to one embedding: tensors or arrays, alone or inside tuples, lists and dicts.
-            cache_bytes: how much of embeddings is kept, the least recently used is forgotten first; 0 keeps none.
-            key: a name for content, the same for equal content.
-            name: what log lines call it.
-            thorough: after each load, look for reference cycles and give freed memory back to the device. That halts
-                the whole process for 0.1 s and more; an encoder that is small and has no cycles does not need it.
-        """
         self._load = load
         self._encode = encode
         self._key = key
@@ -183,23 +188,24 @@ class EncoderLifecycle(Generic[Encoder, Content]):
 
     @property
     def loads(self) -> int:
-        """How often the encoder was loaded."""
+        """Number of loads so far."""
         return self._loads
 
     @property
     def cached_bytes(self) -> int:
+        """Total size of the cached embeddings."""
         return self._cache.held_bytes
 
     def encode(self, content: Content) -> Any:
-        """The embedding of one content."""
+        """Return the embedding of one content."""
         return self.encode_all([content])[0]
 
     def encode_all(self, contents: Sequence[Content]) -> list[Any]:
-        """The embeddings, in order, with at most one load.
+        """Return the embeddings in order, with at most one load.
 
         Raises:
-            Exception: what ``load`` or ``encode`` raised; the encoder is released all the same, and what was encoded
-                before the failure is kept.
+            Exception: ``load`` or ``encode`` failed. The encoder is released, and embeddings completed before the
+                failure are cached.
         """
         with self._lock:
             keys = [self._key(content) for content in contents]
@@ -209,29 +215,29 @@ class EncoderLifecycle(Generic[Encoder, Content]):
                 try:
                     self._encode_missing(missing, found)
                 except BaseException as error:
-                    traceback.clear_frames(error.__traceback__)  # their local variables hold the encoder
+                    traceback.clear_frames(error.__traceback__)  # local variables of the frames hold the encoder
                     raise
                 finally:
                     if self._thorough:
-                        _give_memory_back()
+                        _return_memory()
             return [found[key] for key in keys]
 
     def clear(self) -> None:
-        """Forget all embeddings."""
+        """Remove all cached embeddings."""
         with self._lock:
             self._cache.clear()
 
     def _encode_missing(self, missing: dict[str, Content], found: dict[str, Any]) -> None:
-        """The encoder is a local variable: it ends with this call."""
+        """The encoder is a local variable, so it is released at the end of this call."""
         began = time.monotonic()
         encoder = self._load()
         self._loads += 1
         loaded = time.monotonic()
         for key, content in missing.items():
-            found[key] = mapped(self._encode(encoder, content), _of_its_own)
+            found[key] = mapped(self._encode(encoder, content), _compact)
             self._cache.put(key, found[key])
         _logger.log(
-            logging.INFO if time.monotonic() - began > _WORTH_TELLING_S else logging.DEBUG,
+            logging.INFO if time.monotonic() - began > _LOG_INFO_ABOVE_S else logging.DEBUG,
             "%s: loaded in %.2f s, encoded %d in %.2f s",
             self._name,
             loaded - began,
@@ -240,7 +246,8 @@ class EncoderLifecycle(Generic[Encoder, Content]):
         )
 
 
-def _of_its_own(leaf: Any) -> Any:
+def _compact(leaf: Any) -> Any:
+    """A leaf that keeps no storage alive but its own."""
     if isinstance(leaf, np.ndarray):
         return leaf if leaf.base is None else leaf.copy()
     if not hasattr(leaf, "untyped_storage"):
@@ -249,8 +256,8 @@ def _of_its_own(leaf: Any) -> Any:
     return tensor.clone() if tensor.untyped_storage().nbytes() > tensor.nbytes else tensor
 
 
-def _give_memory_back() -> None:
-    """Models are full of cycles; and torch keeps freed memory of the device for itself."""
+def _return_memory() -> None:
+    """Collect reference cycles, which models contain, and empty torch's cache of device memory."""
     gc.collect()
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():

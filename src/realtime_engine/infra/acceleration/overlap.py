@@ -1,10 +1,10 @@
-"""One task beside the caller's own work: at once, on a thread of the host, or on a CUDA stream.
+"""Runners that overlap one task with the caller's own work: synchronously, on a thread, or on a CUDA stream.
 
-All three keep one contract, so that the plain one can stand in for the others:
+All runners have the same contract, so that the synchronous one can replace the others:
 
-* one task is pending at most; ``submit`` while one is raises :class:`OverlapError`;
-* what the task returned comes out of ``wait``, and so does what it raised;
-* after ``wait`` the runner takes the next task, whatever became of the last.
+* at most one task is pending; a further ``submit`` raises :class:`OverlapError`;
+* ``wait`` returns the result of the task or raises its error;
+* after ``wait`` the runner accepts the next task, whether or not the last one failed.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ _logger = logging.getLogger(__name__)
 
 
 class OverlapRunner(Protocol):
-    """What all runners do. To be used from one thread."""
+    """The contract of all runners. Not thread-safe."""
 
     @property
     def pending(self) -> bool:
-        """Whether there is a task to wait for, ended or not."""
+        """Whether a task was submitted and not waited for."""
 
     def submit(self, work: Callable[[], Any]) -> None:
-        """Begin a task. Never raises what the task raises.
+        """Start a task. Errors of the task are raised by :meth:`wait`.
 
         Raises:
             OverlapError: a task is pending, or the runner is closed.
         """
 
     def wait(self) -> Any:
-        """The task's result, or its error raised; nothing is pending afterwards.
+        """Wait for the task and return its result, or raise its error.
 
         Raises:
             OverlapError: no task is pending.
         """
 
     def close(self) -> None:
-        """Let a pending task end, log its error, and take no more. Closing twice is fine."""
+        """Wait for a pending task, log its error if it fails, and refuse further tasks. Idempotent."""
 
 
 class _Outcome:
-    """What became of a task."""
+    """Result or error of a task."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self.value: Any = None
@@ -67,7 +67,7 @@ class _Outcome:
 
 
 class _OneTask(ABC):
-    """The turns that all runners take; a kind says how to begin a task and how to get at its outcome."""
+    """State shared by all runners. Subclasses start the task and obtain its outcome."""
 
     def __init__(self) -> None:
         self._pending = False
@@ -82,7 +82,7 @@ class _OneTask(ABC):
             raise OverlapError("this runner is closed: make a new one")
         if self._pending:
             raise OverlapError("a task is pending: wait() for it before the next submit()")
-        self._begin(work)
+        self._start(work)
         self._pending = True
 
     def wait(self) -> Any:
@@ -97,99 +97,100 @@ class _OneTask(ABC):
             try:
                 self.wait()
             except Exception as error:
-                _logger.warning("a task that nobody waited for failed: %s", describe(error), exc_info=error)
+                _logger.warning(
+                    "a pending task failed while its runner was closed: %s", describe(error), exc_info=error
+                )
         if not self._closed:
             self._closed = True
-            self._end()
+            self._release()
 
     @abstractmethod
-    def _begin(self, work: Callable[[], Any]) -> None:
-        """Begin the task, without waiting for its end."""
+    def _start(self, work: Callable[[], Any]) -> None:
+        """Start the task without waiting for its end."""
 
     @abstractmethod
     def _outcome(self) -> _Outcome:
-        """That of the task, waiting for its end."""
+        """Wait for the task and return its outcome."""
 
-    def _end(self) -> None:
-        """Give back what the runner holds; nothing, unless a kind says otherwise."""
+    def _release(self) -> None:
+        """Release the resources of the runner; none by default."""
         return None
 
 
 class SynchronousRunner(_OneTask):
-    """Runs the task inside ``submit``: no overlap, the reference for the others."""
+    """Runs the task inside ``submit``, without overlap. The reference for the other runners."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._ended: _Outcome | None = None
+        self._finished: _Outcome | None = None
 
-    def _begin(self, work: Callable[[], Any]) -> None:
-        self._ended = _Outcome(work)
+    def _start(self, work: Callable[[], Any]) -> None:
+        self._finished = _Outcome(work)
 
     def _outcome(self) -> _Outcome:
-        assert self._ended is not None
-        ended, self._ended = self._ended, None
-        return ended
+        assert self._finished is not None
+        finished, self._finished = self._finished, None
+        return finished
 
 
 class ThreadRunner(_OneTask):
-    """Runs the task on a daemon thread of its own, for work that lets go of the interpreter (NumPy, decoding, files).
+    """Runs the task on a dedicated daemon thread, for work that releases the GIL (NumPy, decoding, files).
 
-    torch's modes (``inference_mode``, autocast, the current stream) belong to a thread: the task sets those it needs.
+    The modes of torch (``inference_mode``, autocast, the current stream) are per thread: the task sets those it needs.
     """
 
     def __init__(self, name: str = "overlap") -> None:
         super().__init__()
         self._tasks: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
         self._outcomes: SimpleQueue[_Outcome] = SimpleQueue()
-        threading.Thread(target=_work_off, args=(self._tasks, self._outcomes), name=name, daemon=True).start()
+        threading.Thread(target=_run_tasks, args=(self._tasks, self._outcomes), name=name, daemon=True).start()
 
-    def _begin(self, work: Callable[[], Any]) -> None:
+    def _start(self, work: Callable[[], Any]) -> None:
         self._tasks.put(work)
 
     def _outcome(self) -> _Outcome:
         return self._outcomes.get()
 
-    def _end(self) -> None:
+    def _release(self) -> None:
         self._tasks.put(None)
 
 
-def _work_off(tasks: SimpleQueue[Callable[[], Any] | None], outcomes: SimpleQueue[_Outcome]) -> None:
+def _run_tasks(tasks: SimpleQueue[Callable[[], Any] | None], outcomes: SimpleQueue[_Outcome]) -> None:
     while (work := tasks.get()) is not None:
         outcomes.put(_Outcome(work))
-        del work  # hold nothing of a task while waiting for the next
+        del work  # do not keep the task alive while waiting for the next one
 
 
 class StreamRunner(_OneTask):
-    """Enqueues the task on a CUDA stream of its own, after all that the caller's current stream holds at that time.
+    """Enqueues the task on a dedicated CUDA stream, after the work already enqueued on the caller's current stream.
 
-    ``wait`` does not hold up the host: it orders the caller's current stream after the task. Tensors that the task
-    returns, also inside tuples, lists and dicts, may be used there and freed as usual. Errors of the device itself come
-    out where the host next waits for it, as always with CUDA.
+    ``wait`` does not block the host: it orders the caller's current stream after the task. Tensors returned by the
+    task, including those inside tuples, lists and dicts, may then be used and freed on that stream. Device errors are
+    raised at the next synchronization, as usual with CUDA.
+
+    Raises:
+        TorchMissingError: torch is not installed.
+        RuntimeError: torch finds no CUDA device; :func:`overlap_runner` falls back instead.
     """
 
     def __init__(self, device: Any = "cuda") -> None:
-        """
-        Raises:
-            TorchMissingError: torch is not installed.
-            RuntimeError: there is no CUDA device; :func:`overlap_runner` falls back instead.
-        """
         super().__init__()
         torch = need_torch("StreamRunner")
         if not has_cuda(torch):
-            raise RuntimeError("StreamRunner needs a CUDA device, and torch finds none: take overlap_runner('stream')")
+            raise RuntimeError("StreamRunner needs a CUDA device, and torch finds none: use overlap_runner('stream')")
         self._torch = torch
         self._device = torch.device(device)
         self._stream = torch.cuda.Stream(self._device)
         self._event = torch.cuda.Event()
         self._running: tuple[Callable[[], Any], _Outcome] | None = None
 
-    def _begin(self, work: Callable[[], Any]) -> None:
+    def _start(self, work: Callable[[], Any]) -> None:
         torch = self._torch
         self._stream.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(self._stream):
             outcome = _Outcome(work)
         self._event.record(self._stream)
-        self._running = (work, outcome)  # the work holds the tensors that it reads until they have been read
+        self._running = (work, outcome)  # keeps the tensors alive that the enqueued work reads
 
     def _outcome(self) -> _Outcome:
         assert self._running is not None
@@ -203,11 +204,11 @@ class StreamRunner(_OneTask):
 
 
 def overlap_runner(kind: Literal["synchronous", "thread", "stream"], device: Any = "cuda") -> OverlapRunner:
-    """A runner of this kind; ``stream`` becomes ``synchronous``, with one log line, where there is no CUDA device.
+    """Create a runner. Without a CUDA device, ``stream`` falls back to ``synchronous`` and logs a warning.
 
     Raises:
-        TorchMissingError: ``stream`` without torch.
-        ValueError: no such kind.
+        TorchMissingError: ``stream`` needs torch, which is not installed.
+        ValueError: the kind is unknown.
     """
     if kind == "synchronous":
         return SynchronousRunner()

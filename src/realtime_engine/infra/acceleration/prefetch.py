@@ -1,4 +1,4 @@
-"""Frames on their way from the GPU to pinned memory of the host, while the GPU makes the next ones."""
+"""Copies frames from the GPU to pinned host memory while the GPU computes the next ones."""
 
 from __future__ import annotations
 
@@ -13,26 +13,25 @@ _logger = logging.getLogger(__name__)
 
 
 class FramePrefetcher:
-    """A ring of buffers: ``put`` begins a copy and does not wait for it, ``get`` waits for the oldest one.
+    """A ring of buffers: ``put`` starts a copy without waiting for it, ``get`` waits for the oldest copy.
 
-    ``put`` first copies the frames on the device, on the caller's stream, and then from there to pinned memory on a
-    stream of its own. So whoever made the frames may overwrite them, in the order of the caller's stream, as soon as
-    ``put`` has returned: outputs of a CUDA graph need no copy of their own.
+    ``put`` copies the frames on the device, on the caller's stream, and then to pinned memory on a separate stream. The
+    source may therefore be overwritten, in the order of the caller's stream, as soon as ``put`` returns: outputs of a
+    CUDA graph need no further copy.
 
-    What ``get`` returns is a **reused buffer**: valid until the next ``get``; there is one buffer more than puts that
-    may be unread. Frames that are not on a CUDA device are copied at once, and the reason is logged once.
-    ``put`` and ``get`` may be called from two threads.
+    ``get`` returns a **reused buffer**, valid until the next ``get``. Frames that are not on a CUDA device are copied
+    synchronously, and the reason is logged once. ``put`` and ``get`` may be called from two threads.
+
+    Args:
+        depth: maximum number of unread puts, at least 1. With 2, a loop can put new frames and then get the previous
+            ones. There is one buffer more.
+
+    Raises:
+        TorchMissingError: torch is not installed.
+        ValueError: ``depth`` is below 1.
     """
 
     def __init__(self, depth: int = 2) -> None:
-        """
-        Args:
-            depth: puts that may be unread at the same time, at least 1. With 2, a loop can put what is new and then get
-                what came before it.
-
-        Raises:
-            TorchMissingError: torch is not installed.
-        """
         if depth < 1:
             raise ValueError(f"depth must be at least 1, not {depth}")
         self._torch = need_torch("FramePrefetcher")
@@ -46,19 +45,19 @@ class FramePrefetcher:
 
     @property
     def fallback_reason(self) -> str | None:
-        """Why frames were first copied at once; ``None`` if that never happened."""
+        """The first reason for a synchronous copy; ``None`` without one."""
         return self._fallback.reason
 
     @property
     def unread(self) -> int:
-        """Puts that no ``get`` has taken yet."""
+        """Number of puts not yet returned by ``get``."""
         return len(self._filled)
 
     def put(self, frames: Any) -> None:
-        """Begin to bring a tensor of any shape and dtype to the host.
+        """Start copying a tensor of any shape and dtype to the host.
 
         Raises:
-            PrefetchFullError: as many puts as may be are unread.
+            PrefetchFullError: ``depth`` puts are unread.
         """
         with self._lock:
             if self.unread == self._depth:
@@ -72,10 +71,10 @@ class FramePrefetcher:
         self._filled.append(buffer)
 
     def get(self) -> Any:
-        """The oldest unread frames, as a tensor on the host with the shape and dtype that were put.
+        """Return the oldest unread frames as a host tensor of the same shape and dtype.
 
         Raises:
-            PrefetchEmptyError: everything was read.
+            PrefetchEmptyError: there are no unread puts.
         """
         with self._lock:
             if not self._filled:
@@ -95,17 +94,17 @@ class FramePrefetcher:
 
 
 class _Buffer:
-    """Pinned memory with its place on the device, both made for the first frames and remade for other ones."""
+    """A pinned host tensor and a device tensor, reallocated when shape, dtype or device change."""
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         self._made_for: tuple[Any, ...] | None = None
         self._on_device: Any = None
         self._on_host: Any = None
-        self._copied: Any = None  # an event, while a copy may be running
+        self._copied: Any = None  # an event while a copy may be in progress
 
     def fill(self, frames: Any, stream: Any | None) -> None:
-        """``stream``: where to copy; ``None`` copies at once, from the host to the host."""
+        """Copy ``frames`` on ``stream``; without a stream, copy synchronously on the host."""
         kind = (frames.shape, frames.dtype, frames.device)
         if kind != self._made_for:
             self._make(frames, pinned=stream is not None)
@@ -122,7 +121,7 @@ class _Buffer:
         self._copied = event
 
     def read(self) -> Any:
-        """Wait for the copy; the buffer itself."""
+        """Wait for the copy and return the host tensor."""
         if self._copied is not None:
             self._copied.synchronize()
             self._copied = None

@@ -1,4 +1,4 @@
-"""What is slow the first time (compiling, capturing, loading), done in order before anybody waits for it."""
+"""Prewarming: a sequence of slow first-time steps (compilation, capture, loading) with a deadline and progress."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Ending: TypeAlias = Literal["complete", "deadline", "cancelled"]
 
 @dataclass(frozen=True)
 class PrewarmStep:
-    """A name for people, and the work. Work that takes long looks at :attr:`Prewarm.should_stop` now and then."""
+    """A display name and a function. A long-running function should poll :attr:`Prewarm.should_stop`."""
 
     name: str
     run: Callable[[], object]
@@ -27,14 +27,15 @@ class PrewarmStep:
 
 @dataclass(frozen=True)
 class PrewarmEvent:
-    """One change of one step.
+    """A change of the state of one step.
 
     Attributes:
-        step: its name.
-        index, total: its place in the sequence, from 0, and the length of that.
-        state: what has become of it.
-        elapsed_s: since the sequence began.
-        error: what it raised, when it has failed.
+        step: name of the step.
+        index: position of the step, from 0.
+        total: number of steps.
+        state: new state of the step.
+        elapsed_s: seconds since the start of the sequence.
+        error: error of a failed step.
     """
 
     step: str
@@ -47,13 +48,13 @@ class PrewarmEvent:
 
 @dataclass(frozen=True)
 class PrewarmReport:
-    """How a sequence ended.
+    """Result of a sequence.
 
     Attributes:
-        ending: ``complete`` when every step was run, else what stopped it.
-        done, skipped: names, in order.
-        failed: name -> what the step raised.
-        elapsed_s: how long it took.
+        ending: ``complete`` if every step ran, otherwise what stopped the sequence.
+        done, skipped: names of steps, in order.
+        failed: name of a failed step -> its error.
+        elapsed_s: duration in seconds.
     """
 
     ending: Ending
@@ -64,10 +65,19 @@ class PrewarmReport:
 
 
 class Prewarm:
-    """A sequence of steps, run once on the caller's thread.
+    """A sequence of steps that runs once on the caller's thread.
 
-    A step that fails is logged, and the next one is run: what was to be warmed up is only slower the first time.
-    After the deadline or :meth:`cancel` no further step begins; one that runs is not interrupted.
+    A failed step is logged and the sequence continues: the first use is only slower. After the deadline or
+    :meth:`cancel` no further step starts; a running step is not interrupted.
+
+    Args:
+        steps: the steps; their names must be distinct.
+        deadline_s: seconds from the start of :meth:`run`; ``None`` for no limit.
+        on_event: called for each change on the thread of :meth:`run`. If it raises, it is not called again.
+        clock: clock of the deadline.
+
+    Raises:
+        ValueError: two steps have the same name, or the deadline is not positive.
     """
 
     def __init__(
@@ -78,15 +88,9 @@ class Prewarm:
         on_event: Callable[[PrewarmEvent], None] | None = None,
         clock: Clock = MONOTONIC,
     ) -> None:
-        """
-        Args:
-            steps: with names that differ.
-            deadline_s: seconds from the start of :meth:`run`; ``None`` for no limit.
-            on_event: told of every change, on the running thread. If it raises, it is told no more.
-        """
         names = [step.name for step in steps]
         if len(set(names)) < len(names):
-            raise ValueError(f"the names of steps must differ: {', '.join(names)}")
+            raise ValueError(f"the names of steps must be distinct, got {', '.join(names)}")
         if deadline_s is not None and deadline_s <= 0:
             raise ValueError(f"deadline_s must be more than 0, not {deadline_s}")
         self._steps = tuple(steps)
@@ -100,22 +104,22 @@ class Prewarm:
         self._skipped: list[str] = []
 
     def cancel(self) -> None:
-        """Begin no further step. From any thread; before :meth:`run` too."""
+        """Start no further step. May be called from any thread, also before :meth:`run`."""
         self._cancelled.set()
 
     @property
     def should_stop(self) -> bool:
-        """Whether it was cancelled or its time is over."""
+        """Whether the sequence was cancelled or its deadline has passed."""
         return self._stopped_by() is not None
 
     def run(self) -> PrewarmReport:
-        """Run the steps that there is time for.
+        """Run the steps until the deadline.
 
         Raises:
-            RuntimeError: it was run before.
+            RuntimeError: the sequence has run before.
         """
         if self._began_ns is not None:
-            raise RuntimeError("this prewarm sequence was run before: make a new one")
+            raise RuntimeError("a Prewarm sequence runs only once: create a new one")
         self._began_ns = self._clock.now_ns()
         stopped_by: Ending | None = None
         for index, step in enumerate(self._steps):
@@ -124,24 +128,24 @@ class Prewarm:
                 self._run_step(index, step)
             else:
                 self._skipped.append(step.name)
-                self._tell(index, "skipped")
+                self._notify(index, "skipped")
         if self._skipped:
-            _logger.warning("prewarm stopped (%s), left out: %s", stopped_by, ", ".join(self._skipped))
+            _logger.warning("prewarm stopped (%s), skipped: %s", stopped_by, ", ".join(self._skipped))
         return PrewarmReport(
             stopped_by or "complete", tuple(self._done), dict(self._failed), tuple(self._skipped), self._elapsed_s()
         )
 
     def _run_step(self, index: int, step: PrewarmStep) -> None:
-        self._tell(index, "started")
+        self._notify(index, "started")
         try:
             step.run()
         except Exception as error:
             _logger.warning("prewarm step %s failed: %s", step.name, describe(error), exc_info=error)
             self._failed[step.name] = error
-            self._tell(index, "failed", error)
+            self._notify(index, "failed", error)
         else:
             self._done.append(step.name)
-            self._tell(index, "done")
+            self._notify(index, "done")
 
     def _stopped_by(self) -> Ending | None:
         if self._cancelled.is_set():
@@ -153,12 +157,12 @@ class Prewarm:
     def _elapsed_s(self) -> float:
         return 0.0 if self._began_ns is None else (self._clock.now_ns() - self._began_ns) / NS_PER_S
 
-    def _tell(self, index: int, state: StepState, error: Exception | None = None) -> None:
+    def _notify(self, index: int, state: StepState, error: Exception | None = None) -> None:
         if self._on_event is None:
             return
         event = PrewarmEvent(self._steps[index].name, index, len(self._steps), state, self._elapsed_s(), error)
         try:
             self._on_event(event)
         except Exception as raised:
-            _logger.warning("the prewarm listener is told no more: %s", describe(raised), exc_info=raised)
+            _logger.warning("the prewarm listener failed and is removed: %s", describe(raised), exc_info=raised)
             self._on_event = None

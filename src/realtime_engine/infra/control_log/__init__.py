@@ -1,4 +1,4 @@
-"""Control logs: what a session was told, and before which of its chunks."""
+"""Control logs: the control messages of a session, each with the first chunk that it affects."""
 
 from .log import LOG_VERSION, ControlLog, Entry, LogError, read_log
 from .recorder import UNRECORDED, ControlRecorder, SessionLog

@@ -1,8 +1,8 @@
-"""Control logs: what one session was told, and before which of its chunks. One JSON object a line.
+"""The format of control logs: one JSON object per line, a reader and a writer.
 
-A line is ``{"t": seconds, "chunk": seq, "message": {...}}``. ``message`` is one of the controls protocol, or one of the
-log's own (:data:`OWN_TYPES`). It was in force for the chunk ``chunk`` and not for the one before. Without ``chunk``,
-as in a log written by hand, it comes in force with the first chunk that begins at ``t`` or later.
+A line is ``{"t": seconds, "chunk": seq, "message": {...}}``. ``message`` belongs to the controls protocol or is one of
+the log's own types (:data:`OWN_TYPES`). ``chunk`` is the first chunk that it affects. Without ``chunk``, as in a
+handwritten log, it affects the first chunk that begins at ``t`` or later.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ _log = logging.getLogger(__name__)
 LOG_VERSION = 1
 OWN_TYPES = ("log", "attach", "act", "reset", "begun", "release", "end")
 _MEMBERS = {"t", "chunk", "message"}
-_ROUNDING = 1e-6  # of a chunk: times are decimal fractions, chunk periods are not
+_ROUNDING = 1e-6  # chunks; times are decimal fractions, chunk periods are not
 
 
 class LogError(ValueError):
-    """A control log that cannot be read; the message names file and line."""
+    """A control log is invalid; the message names file and line."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One line.
+    """One line of a control log.
 
     Attributes:
-        t: seconds since the session began.
-        message: of the controls protocol, or of the log's own.
-        chunk: the first chunk that it counts for; ``None`` lets ``t`` decide.
-        line: its number in the file, from 1.
+        t: seconds since the start of the session.
+        message: a message of the controls protocol, or of the log's own types.
+        chunk: the first chunk that the message affects; ``None`` to derive it from ``t``.
+        line: line number, from 1.
     """
 
     t: float
@@ -50,21 +50,22 @@ class Entry:
 
     @property
     def kind(self) -> str:
+        """Type of the message."""
         return str(self.message["type"])
 
     def first_chunk(self, rate_hz: float) -> int:
-        """The first chunk that it counts for, at ``rate_hz`` chunks per second."""
+        """The first chunk that the message affects, at ``rate_hz`` chunks per second."""
         return math.ceil(self.t * rate_hz - _ROUNDING) if self.chunk is None else self.chunk
 
 
 @dataclass(frozen=True)
 class ControlLog:
-    """What a file holds.
+    """The contents of a control log.
 
     Attributes:
-        entries: its lines but for the head, in order.
-        demo: name of the demo that it was recorded with; ``None`` if nobody wrote that down.
-        options: the demo's options at that time.
+        entries: the lines in order, without the header.
+        demo: name of the recorded demo; ``None`` if the log has no header.
+        options: options of the recorded demo.
     """
 
     entries: tuple[Entry, ...] = ()
@@ -72,7 +73,7 @@ class ControlLog:
     options: Mapping[str, Any] | None = None
 
     def chunks(self, rate_hz: float) -> int:
-        """How many chunks there are until its last line counts, that one included; 0 for an empty log."""
+        """Number of chunks up to and including the one that the last line affects; 0 for an empty log."""
         ends = (entry.first_chunk(rate_hz) + (entry.kind != "end") for entry in self.entries)
         return max(ends, default=0)
 
@@ -80,10 +81,10 @@ class ControlLog:
 def read_log(path: str | os.PathLike[str]) -> ControlLog:
     """Read a control log.
 
-    A last line without an end, which a crash leaves, is left out with a warning.
+    An incomplete last line, as left by a crash, is skipped with a warning.
 
     Raises:
-        LogError: a line that is none of a control log.
+        LogError: a line is invalid.
         OSError: the file cannot be read.
     """
     demo: str | None = None
@@ -92,7 +93,7 @@ def read_log(path: str | os.PathLike[str]) -> ControlLog:
     for entry in _entries(Path(path)):
         if entry.kind != "log":
             if entries and _goes_back(entries[-1], entry):
-                raise LogError(f"{path}, line {entry.line}: expected lines in the order in which they count")
+                raise LogError(f"{path}, line {entry.line}: expected lines in the order of their chunks and times")
             entries.append(entry)
             continue
         if entry.message.get("version") != LOG_VERSION:
@@ -112,7 +113,7 @@ def _entries(path: Path) -> Iterator[Entry]:
             except LogError as error:
                 if text.endswith("\n"):
                     raise LogError(f"{path}, line {number}: {error}") from None
-                _log.warning("%s, line %d is left out, it has no end: %s", path, number, error)
+                _log.warning("%s: line %d is incomplete and skipped: %s", path, number, error)
 
 
 def _entry(text: str, number: int) -> Entry:
@@ -121,7 +122,7 @@ def _entry(text: str, number: int) -> Entry:
     except (ValueError, RecursionError) as error:
         raise LogError(f"not JSON: {error}") from None
     if not isinstance(value, dict) or not {"t", "message"} <= set(value) <= _MEMBERS:
-        raise LogError('expected an object with "t", "message" and, if you like, "chunk"')
+        raise LogError('expected an object with "t", "message" and optionally "chunk"')
     t, chunk, message = value["t"], value.get("chunk"), value["message"]
     if isinstance(t, bool) or not isinstance(t, (int, float)) or not 0 <= t < math.inf:
         raise LogError(f"t must be seconds of 0 or more, got {t!r}")
@@ -153,9 +154,10 @@ def line_of(t: float, chunk: int, message: Mapping[str, Any]) -> bytes:
 
 
 class LineWriter:
-    """Appends lines to files, each line by one write, so that a reader sees whole lines. From any thread.
+    """Appends lines to files on a background thread. Thread-safe.
 
-    A file that cannot be written to is given up with one line in the log. Files are made for their owner alone.
+    Each line is written by one call, so that readers see complete lines. A file that cannot be written is abandoned
+    with one log message. Files are readable by their owner only.
     """
 
     def __init__(self) -> None:
@@ -169,7 +171,7 @@ class LineWriter:
         self._lines.put((path, line))
 
     def close(self) -> None:
-        """Write what waits, for a second at most, and close all files."""
+        """Write pending lines for at most one second, and close all files."""
         self._lines.put(None)
         self._thread.join(_TIMEOUT_S)
 
@@ -182,7 +184,7 @@ class LineWriter:
                 else:
                     self._append(path, line)
             except OSError as error:
-                _log.error("%s cannot be written, this session is not recorded any further: %s", path, error)
+                _log.error("%s cannot be written, the recording of this session ends: %s", path, error)
                 self._close(path)
                 self._files[path] = None
         for path in list(self._files):
@@ -193,7 +195,7 @@ class LineWriter:
             self._files[path] = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
         file = self._files[path]
         if file is not None and os.write(file, line) < len(line):
-            raise OSError("the disk took only a part of a line")
+            raise OSError("the line was written only in part")
 
     def _close(self, path: Path) -> None:
         file = self._files.pop(path, None)

@@ -1,4 +1,4 @@
-"""Records what sessions are told, and before which of their chunks it counted, while they are served."""
+"""Records the control messages of served sessions, each with the first chunk that it affects."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from .log import LOG_VERSION, LineWriter, line_of
 
 _log = logging.getLogger(__name__)
 
-MAX_BYTES = 64 * 1024 * 1024  # of one session's file
-_MAX_WAITING = 4096  # lines that wait for a chunk
+MAX_BYTES = 64 * 1024 * 1024  # file of one session
+_MAX_PENDING = 4096  # lines whose chunk is unknown
 _NOT_YET = math.inf
 
 
 @dataclass(slots=True)
-class _Waiting:
-    """A line whose chunk is not known yet; it counts once an action received at or after ``since_ns`` does."""
+class _PendingLine:
+    """A line whose chunk is unknown. An action received at or after ``since_ns`` includes it."""
 
     t: float
     message: Mapping[str, Any]
@@ -37,93 +37,93 @@ class _Waiting:
 
 
 class SessionLog:
-    """One session's log. Notes come from the session's event loop, :meth:`took` from the engine's thread.
+    """The log of one session. :meth:`on_output` is called on the engine's thread, all else on the event loop.
 
-    The engine says with each chunk when the newest action in it was received. Actions are received in the order in
-    which they are put, each after :meth:`acting` was called for it: so the chunk tells which of them count.
+    Each chunk carries the time at which its newest action was received. Actions are received in the order in which they
+    are put, each after a call of :meth:`on_action`, so the time tells which messages affect the chunk.
     """
 
-    def __init__(self, writer: LineWriter | None, path: Path, head: Mapping[str, Any], most_bytes: int) -> None:
+    def __init__(self, writer: LineWriter | None, path: Path, head: Mapping[str, Any], max_bytes: int) -> None:
         self._writer = writer
         self._path = path
-        self._room = most_bytes
+        self._remaining_bytes = max_bytes
         self._lock = threading.Lock()
         self._begin_ns = MONOTONIC.now_ns()
-        self._waiting: deque[_Waiting] = deque()
-        self._settled: deque[_Waiting] = deque()  # of these it is known that the next chunk shows them
+        self._pending: deque[_PendingLine] = deque()
+        self._resolved: deque[_PendingLine] = deque()  # lines that affect the next chunk
         self._chunks = 0
         if writer is not None:
             self._write(0.0, 0, head)
 
-    def attached(self, fields: Mapping[str, Any], drawn: Mapping[str, Any]) -> None:
-        """The session begins with these fields, as they came, and these made by default factories."""
-        self._note({"type": "attach", "fields": dict(fields), "drawn": dict(drawn)}, 0)
+    def on_attach(self, fields: Mapping[str, Any], drawn: Mapping[str, Any]) -> None:
+        """The session starts with these fields, as sent, and these values drawn by default factories."""
+        self._record({"type": "attach", "fields": dict(fields), "drawn": dict(drawn)}, 0)
 
-    def told(self, message: BaseModel) -> None:
-        """A message of the controls protocol was accepted; an action follows."""
+    def on_message(self, message: BaseModel) -> None:
+        """A message of the controls protocol was accepted. An action follows."""
         if self._writer is not None:
-            self._note(message.model_dump(mode="json", exclude_unset=True), _NOT_YET)
+            self._record(message.model_dump(mode="json", exclude_unset=True), _NOT_YET)
 
-    def noted(self, kind: str, **more: Any) -> None:
-        """One of the log's own lines."""
-        self._note({"type": kind, **more}, _NOT_YET)
+    def record(self, kind: str, **more: Any) -> None:
+        """Record a message of the log's own types."""
+        self._record({"type": kind, **more}, _NOT_YET)
 
-    def acting(self) -> None:
-        """An action is about to be put, which shows everything noted so far."""
+    def on_action(self) -> None:
+        """An action is about to be put. It includes everything recorded so far."""
         if self._writer is None:
             return
         now_ns = MONOTONIC.now_ns()
         with self._lock:
-            for waiting in reversed(self._waiting):
-                if waiting.since_ns != _NOT_YET:
+            for pending in reversed(self._pending):
+                if pending.since_ns != _NOT_YET:
                     break
-                if waiting.message["type"] != "reset":  # which the engine answers by itself
-                    waiting.since_ns = now_ns
+                if pending.message["type"] != "reset":  # a reset is resolved by its reply
+                    pending.since_ns = now_ns
 
-    def begun(self, accepted: bool) -> None:
-        """The engine has answered a reset."""
+    def on_reset_reply(self, accepted: bool) -> None:
+        """The engine replied to a reset."""
         if not accepted:
             with self._lock:
-                self._settle_resets(everything=True)
-        self.noted("begun", accepted=accepted)
+                self._resolve_resets(everything=True)
+        self.record("begun", accepted=accepted)
 
-    def took(self, item: OutboxItem) -> None:
-        """The engine is putting something out."""
+    def on_output(self, item: OutboxItem) -> None:
+        """The engine puts a chunk or an event into the outbox."""
         with self._lock:
             if isinstance(item, Chunk):
-                self._count(item)
+                self._on_chunk(item)
             elif isinstance(item, ResetDone):
-                self._settle_resets(everything=False)
+                self._resolve_resets(everything=False)
             elif isinstance(item, Detached) or (isinstance(item, Failed) and item.fatal):
                 self._end()
 
     def close(self) -> None:
-        """Nothing more is written. Idempotent."""
+        """End the log. Idempotent."""
         with self._lock:
             self._close()
 
-    def _note(self, message: Mapping[str, Any], since_ns: float) -> None:
+    def _record(self, message: Mapping[str, Any], since_ns: float) -> None:
         if self._writer is None:
             return
         with self._lock:
-            self._waiting.append(_Waiting((MONOTONIC.now_ns() - self._begin_ns) / NS_PER_S, message, since_ns))
-            if len(self._waiting) > _MAX_WAITING:
-                self._give_up(f"{_MAX_WAITING} messages came without a chunk")
+            self._pending.append(_PendingLine((MONOTONIC.now_ns() - self._begin_ns) / NS_PER_S, message, since_ns))
+            if len(self._pending) > _MAX_PENDING:
+                self._abandon(f"{_MAX_PENDING} messages without a chunk")
 
-    def _count(self, chunk: Chunk) -> None:
+    def _on_chunk(self, chunk: Chunk) -> None:
         self._chunks = chunk.seq + 1
         received_ns = chunk.stamps.action_received or 0
-        while self._waiting and self._waiting[0].since_ns <= received_ns:
-            self._settled.append(self._waiting.popleft())
-        while self._settled and self._writer is not None:
-            settled = self._settled.popleft()
-            self._write(settled.t, chunk.seq, settled.message)
+        while self._pending and self._pending[0].since_ns <= received_ns:
+            self._resolved.append(self._pending.popleft())
+        while self._resolved and self._writer is not None:
+            resolved = self._resolved.popleft()
+            self._write(resolved.t, chunk.seq, resolved.message)
 
-    def _settle_resets(self, *, everything: bool) -> None:
-        """The engine has come as far as the first reset that waits, or past all of them."""
-        resets = [at for at, waiting in enumerate(self._waiting) if waiting.message["type"] == "reset"]
+    def _resolve_resets(self, *, everything: bool) -> None:
+        """Resolve the lines up to the first pending reset, or up to the last one."""
+        resets = [at for at, pending in enumerate(self._pending) if pending.message["type"] == "reset"]
         for _ in range((resets[-1 if everything else 0] + 1) if resets else 0):
-            self._settled.append(self._waiting.popleft())
+            self._resolved.append(self._pending.popleft())
 
     def _end(self) -> None:
         if self._writer is not None:
@@ -132,13 +132,13 @@ class SessionLog:
 
     def _write(self, t: float, chunk: int, message: Mapping[str, Any]) -> None:
         line = line_of(t, chunk, message)
-        self._room -= len(line)
-        if self._room < 0:
-            self._give_up("it is as large as it may be")
+        self._remaining_bytes -= len(line)
+        if self._remaining_bytes < 0:
+            self._abandon("the size limit is reached")
         elif self._writer is not None:
             self._writer.put(self._path, line)
 
-    def _give_up(self, reason: str) -> None:
+    def _abandon(self, reason: str) -> None:
         _log.warning("%s ends at chunk %d: %s", self._path, self._chunks, reason)
         self._close()
 
@@ -146,29 +146,31 @@ class SessionLog:
         if self._writer is not None:
             self._writer.put(self._path, None)
         self._writer = None
-        self._waiting.clear()
-        self._settled.clear()
+        self._pending.clear()
+        self._resolved.clear()
 
 
 UNRECORDED = SessionLog(None, Path(), {}, 0)
-"""The log of a session that nobody records."""
+"""The log of a session that is not recorded."""
 
 
 class ControlRecorder:
-    """Writes one log a session into a folder, which is made if need be. Files hold what people typed: only the owner of
-    the process may read them.
+    """Writes one log per session into a folder.
+
+    Logs contain text typed by users, so only the owner of the process may read them.
 
     Args:
-        folder: where they go.
-        demo, options: what is served, for the head of each log.
-        most_bytes: size of a file beyond which it ends early.
+        folder: the folder; it is created if missing.
+        demo: name of the served demo, for the header.
+        options: options of the demo, for the header.
+        max_bytes: maximum size of a file; a log that exceeds it ends early.
 
     Raises:
-        OSError: the folder cannot be made or written to.
+        OSError: the folder cannot be created or written to.
     """
 
     def __init__(
-        self, folder: str | os.PathLike[str], demo: str, options: BaseModel | None, *, most_bytes: int = MAX_BYTES
+        self, folder: str | os.PathLike[str], demo: str, options: BaseModel | None, *, max_bytes: int = MAX_BYTES
     ) -> None:
         self._folder = Path(folder)
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -181,45 +183,45 @@ class ControlRecorder:
             "demo": demo,
             "options": None if options is None else options.model_dump(mode="json"),
         }
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._logs: dict[str, SessionLog] = {}
         self._writer = LineWriter()
 
     def begin(self, session_id: str) -> SessionLog:
-        """The log of a session, before its attach."""
+        """Create the log of a session, before its attach."""
         moment = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
         path = self._folder / f"{self._demo}-{moment}-{session_id}.jsonl"
-        log = self._logs[session_id] = SessionLog(self._writer, path, self._head, self._most_bytes)
+        log = self._logs[session_id] = SessionLog(self._writer, path, self._head, self._max_bytes)
         return log
 
     def outbox(self, maxsize: int) -> Outbox:
-        """An outbox that tells the logs of all that is put into it, also of chunks that it drops later."""
-        return _HeardOutbox(self, maxsize)
+        """An outbox that reports everything put into it to the logs, including chunks that it drops later."""
+        return _RecordedOutbox(self, maxsize)
 
-    def took(self, item: OutboxItem) -> None:
-        """The engine is putting something out."""
+    def on_output(self, item: OutboxItem) -> None:
+        """The engine puts a chunk or an event into the outbox."""
         log = self._logs.get(item.session_id)
         if log is not None:
-            log.took(item)
+            log.on_output(item)
 
-    def forget(self, session_id: str) -> None:
-        """The session is over, whether the engine has said so or not."""
+    def end(self, session_id: str) -> None:
+        """End the log of a session, whether or not the engine has reported its end."""
         log = self._logs.pop(session_id, None)
         if log is not None:
             log.close()
 
     def close(self) -> None:
-        """Write what waits to be written, for a second at most."""
+        """Write pending lines for at most one second."""
         self._writer.close()
 
 
-class _HeardOutbox(Outbox):
+class _RecordedOutbox(Outbox):
     def __init__(self, recorder: ControlRecorder, maxsize: int) -> None:
         super().__init__(maxsize)
         self._recorder = recorder
 
     def put_many(self, items: Iterable[OutboxItem]) -> None:
         items = tuple(items)
-        for item in items:  # first, for whoever reads a session's last word lets go of its log
-            self._recorder.took(item)
+        for item in items:  # before the put, as the reader of a session's last event ends its log
+            self._recorder.on_output(item)
         super().put_many(items)

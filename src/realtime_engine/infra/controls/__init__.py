@@ -1,6 +1,6 @@
-"""The input model: what a demo reads, what a client holds, and the messages between them.
+"""Controls: what a demo declares, the state of each client's devices, and the messages of the protocol.
 
-It knows no transport: the data channel, the WebSocket and REST all hand the same text to :class:`ControlState`.
+Nothing here knows a transport. The data channel, the WebSocket and REST pass the same text to :class:`ControlState`.
 """
 
 from .declaration import HOLD_TIMEOUT_S, Axis, Controls

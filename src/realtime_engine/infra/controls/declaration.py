@@ -1,4 +1,4 @@
-"""What a demo reads of its players' hands."""
+"""The control schema of a demo: keys, axes, pointer, gamepad, touch sticks and typed fields."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True)
 class Axis:
-    """A named value of -1 to 1 that keys, a touch stick and a gamepad drive together.
+    """A named value from -1 to 1, driven by keys, a touch stick and a gamepad together.
 
     Attributes:
-        name: what :meth:`ControlWindow.axis` is asked for.
-        negative, positive: key codes that push it to -1 and 1; the newer of two that are held counts.
-        stick: name of a touch stick and its ``"x"`` or ``"y"``.
-        gamepad: index of a gamepad axis in the W3C standard mapping (0 and 1 left stick, 2 and 3 right stick).
-        invert: turn stick and gamepad round; they count right and *down* as positive.
+        name: the argument of :meth:`ControlWindow.axis`.
+        negative, positive: key codes for -1 and 1. If both are held, the one pressed last counts.
+        stick: name of a touch stick, and ``"x"`` or ``"y"``.
+        gamepad: index of a gamepad axis in the W3C standard mapping (0 and 1: left stick, 2 and 3: right stick).
+        invert: negate stick and gamepad, whose positive directions are right and *down*.
 
     Raises:
-        ValueError: naming the field.
+        ValueError: a field is invalid; the message names it.
     """
 
     name: str
@@ -57,28 +57,28 @@ class Axis:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """``(negative, positive)``, or nothing."""
+        """``(negative, positive)``, or empty."""
         return () if self.negative is None or self.positive is None else (self.negative, self.positive)
 
 
 @dataclass(frozen=True)
 class Controls:
-    """What a demo reads; what it does not declare is neither kept nor handed to it.
+    """The controls that a demo reads. Input that is not declared is discarded.
 
     Attributes:
         keys: the keys, in the order of the legend.
-        aliases: other key -> declared key that it stands for, such as :data:`ARROWS_AS_WASD`.
-        opposing: groups of keys of which only the one pressed last counts. The two keys of an axis are such a group
-            anyway.
+        aliases: maps a further key to the declared key that it stands for, as in :data:`ARROWS_AS_WASD`.
+        opposing: groups of keys. Of the held keys of a group, only the one pressed last counts. The two keys of an
+            axis always form such a group.
         axes: named values that several devices drive.
-        pointer: ``"position"`` for where it is in the picture; ``"lock"`` for mouse look, where the page captures it.
+        pointer: ``"position"`` reads the position in the picture; ``"lock"`` captures the pointer for mouse look.
         wheel, gamepad: whether they are read.
         sticks: names of the touch sticks that the page shows.
-        dead_zone: share of a stick's way, 0 to below 1, that counts as its centre.
-        fields: pydantic model of the typed fields (prompt, seed, sliders). Each has a default.
+        dead_zone: fraction of a stick's travel, 0 to below 1, that counts as its center.
+        fields: pydantic model of the typed fields (prompt, seed, sliders). Every field has a default.
 
     Raises:
-        ValueError: naming the field, what was given and what was expected.
+        ValueError: a field is invalid; the message names it, the value and what is expected.
     """
 
     keys: tuple[KeyBinding, ...] = ()
@@ -118,11 +118,11 @@ class Controls:
         return self.opposing + tuple(axis.keys for axis in self.axes if axis.keys)
 
     def default_fields(self) -> BaseModel | None:
-        """The typed fields when nobody has set one."""
+        """The typed fields with their default values; ``None`` without fields."""
         return None if self.fields is None else self.fields()
 
     def describe(self) -> dict[str, Any]:
-        """All of this as JSON, for the page that generates its controls from it; docs/protocol.md shows the members."""
+        """The schema as JSON, from which the page generates its controls; docs/protocol.md lists the members."""
         defaults = self.default_fields()
         return {
             "v": PROTOCOL_VERSION,
@@ -183,7 +183,7 @@ class Controls:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """``"; did you mean 'x'?"`` with the closest of ``known``, else what there is."""
+    """``"; did you mean 'x'?"`` with the closest of ``known``; without a close match, all of ``known``."""
     choices = sorted(known)
     near = difflib.get_close_matches(word, choices, n=3, cutoff=0.6)
     if near:
@@ -223,9 +223,9 @@ def _check_fields(model: object) -> None:
         raise ValueError(f"fields must be a subclass of pydantic.BaseModel with named fields, got {model!r}")
     for name, info in model.model_fields.items():
         if info.is_required():
-            raise ValueError(f"fields: {model.__name__}.{name} needs a default, for as long as nobody has set it")
+            raise ValueError(f"fields: {model.__name__}.{name} needs a default: it has a value before a client sets it")
         if info.alias is not None or info.validation_alias is not None or info.serialization_alias is not None:
-            raise ValueError(f"fields: {model.__name__}.{name} has an alias; a field goes by its own name here")
+            raise ValueError(f"fields: {model.__name__}.{name} has an alias; aliases are not supported")
     try:
         model().model_dump_json()
         model.model_json_schema()

@@ -1,4 +1,4 @@
-"""Sticks, on a gamepad or on the screen."""
+"""Input devices: keys, pointer, wheel, gamepads and touch sticks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-_STICKS = ((0, 1), (2, 3))  # axes of the W3C standard gamepad that belong to one stick
+_STICKS = ((0, 1), (2, 3))  # pairs of axes of the W3C standard gamepad that form a stick
 
 
 @dataclass(frozen=True)
@@ -18,28 +18,29 @@ class GamepadState:
     """A gamepad in the W3C standard mapping.
 
     Attributes:
-        axes: -1 to 1, right and down positive, dead zone taken out.
-        buttons: 0 (free) to 1 (pressed).
+        axes: -1 to 1, right and down positive, after the dead zone.
+        buttons: 0 (released) to 1 (pressed).
     """
 
     axes: tuple[float, ...] = ()
     buttons: tuple[float, ...] = ()
 
     def axis(self, index: int) -> float:
-        """0 for an axis that this gamepad does not have."""
+        """Value of an axis; 0 if the gamepad does not have it."""
         return self.axes[index] if 0 <= index < len(self.axes) else 0.0
 
     def pressed(self, index: int) -> bool:
-        """Whether a button is pressed at least half way; false for one that this gamepad does not have."""
+        """Whether a button is pressed at least halfway; false if the gamepad does not have it."""
         return 0 <= index < len(self.buttons) and self.buttons[index] >= 0.5
 
 
-def clamp(value: float, least: float, most: float) -> float:
-    return min(max(value, least), most)
+def clamp(value: float, minimum: float, maximum: float) -> float:
+    """``value``, limited to the range from ``minimum`` to ``maximum``."""
+    return min(max(value, minimum), maximum)
 
 
 def without_dead_zone(x: float, y: float, dead_zone: float) -> tuple[float, float]:
-    """A stick's deflection, radially rescaled: 0 inside ``dead_zone``, 1 at the rim and beyond, its direction kept."""
+    """Rescale a stick's deflection radially: 0 inside ``dead_zone``, 1 at the rim and beyond. The direction is kept."""
     length = math.hypot(x, y)
     if length <= dead_zone or length == 0.0:
         return 0.0, 0.0
@@ -48,7 +49,10 @@ def without_dead_zone(x: float, y: float, dead_zone: float) -> tuple[float, floa
 
 
 def read_gamepad(axes: Sequence[float], buttons: Sequence[float], dead_zone: float) -> GamepadState:
-    """A gamepad as its client reports it, clamped; axes 0 and 1, and 2 and 3, share a radial dead zone."""
+    """The state of a gamepad from the values that a client reports, clamped.
+
+    Axes 0 and 1 share a radial dead zone, and so do axes 2 and 3.
+    """
     values = [clamp(value, -1.0, 1.0) for value in axes]
     paired = [pair for pair in _STICKS if pair[1] < len(values)]
     for x, y in paired:
@@ -81,7 +85,7 @@ _FAMILIES = {
 }
 KEY_CODES = frozenset(_PLAIN) | {f"{family}{member}" for family, members in _FAMILIES.items() for member in members}
 _BY_LOWER = {code.lower(): code for code in sorted(KEY_CODES)}
-_STARTS = ("", "key", "digit", "arrow")  # of what people leave out: "W", "1", "up"
+_PREFIXES = ("", "key", "digit", "arrow")  # commonly left out: "W", "1", "up"
 _FULL_NAMES = {
     " ": "Space",
     "esc": "Escape",
@@ -95,7 +99,11 @@ _FULL_NAMES = {
 
 
 def check_code(field: str, code: object) -> None:
-    """Raise ValueError, naming ``field`` and the nearest that there is, unless ``code`` is one of :data:`KEY_CODES`."""
+    """Check that ``code`` is one of :data:`KEY_CODES`.
+
+    Raises:
+        ValueError: it is not; the message names ``field`` and the closest code.
+    """
     if isinstance(code, str) and code in KEY_CODES:
         return
     near = _near(code) if isinstance(code, str) else []
@@ -107,7 +115,7 @@ def _near(word: str) -> list[str]:
     lower = word.lower()
     if lower in _FULL_NAMES:
         return [_FULL_NAMES[lower]]
-    named = [_BY_LOWER[start + lower] for start in _STARTS if start + lower in _BY_LOWER]
+    named = [_BY_LOWER[prefix + lower] for prefix in _PREFIXES if prefix + lower in _BY_LOWER]
     close = difflib.get_close_matches(lower, _BY_LOWER, n=2, cutoff=0.75)
     return named[:1] or [_BY_LOWER[match] for match in close]
 
@@ -123,13 +131,13 @@ class KeyBinding:
     """A key that a demo reads, and its line in the legend.
 
     Attributes:
-        code: the physical key, as ``KeyboardEvent.code`` of the W3C UI Events specification names it: ``KeyW``
-            is the key left of ``KeyE`` on every layout.
-        label: what the key does, for a person.
-        group: keys of one group stand together in the legend.
+        code: the physical key, a ``KeyboardEvent.code`` of the W3C UI Events specification: ``KeyW`` is the key left
+            of ``KeyE`` on every layout.
+        label: what the key does, as shown in the legend.
+        group: heading under which the legend lists the key.
 
     Raises:
-        ValueError: naming the field.
+        ValueError: a field is invalid; the message names it.
     """
 
     code: str
@@ -145,9 +153,9 @@ class KeyBinding:
 
 
 def resolve_codes(codes: Iterable[str], declared: Collection[str], aliases: Mapping[str, str]) -> tuple[str, ...]:
-    """Declared keys among ``codes`` (oldest press first), aliases replaced.
+    """The declared keys among ``codes`` (oldest press first), with aliases resolved.
 
-    A key that is held under two names stands where it was pressed last.
+    A key that is held under two codes takes the place of its newest press.
     """
     newest_last: dict[str, None] = {}
     for code in codes:
@@ -159,7 +167,7 @@ def resolve_codes(codes: Iterable[str], declared: Collection[str], aliases: Mapp
 
 
 def last_press_wins(held: tuple[str, ...], opposing: Iterable[Collection[str]]) -> tuple[str, ...]:
-    """``held`` (oldest press first) without the keys that a later press of the same opposing group overrules."""
+    """``held`` (oldest press first) without the keys overruled by a later press in the same opposing group."""
     overruled: set[str] = set()
     for group in opposing:
         overruled.update([code for code in held if code in group][:-1])
@@ -172,14 +180,14 @@ POINTER_USES: tuple[PointerUse, ...] = ("position", "lock")
 
 @dataclass(frozen=True)
 class PointerState:
-    """Where the pointer is and how far it has gone.
+    """Position, buttons and accumulated movement of the pointer.
 
     Attributes:
-        x, y: place in the picture, 0 to 1 from its left and top edge.
-        buttons: those held, as the bits of ``MouseEvent.buttons``: 1 primary, 2 secondary, 4 middle, 8 back,
+        x, y: position in the picture, 0 to 1 from its left and top edge.
+        buttons: held buttons, as the bits of ``MouseEvent.buttons``: 1 primary, 2 secondary, 4 middle, 8 back,
             16 forward.
-        travel_x, travel_y: sum of all ``pointer_move`` edges in CSS pixels, right and down positive. The difference of
-            two windows is the way between them, and nothing is lost when a window is skipped.
+        travel_x, travel_y: sum of all ``pointer_move`` edges in CSS pixels, right and down positive. The difference
+            between two windows is the movement between them, so skipping a window loses nothing.
     """
 
     x: float = 0.5
@@ -195,13 +203,17 @@ class PointerState:
 
 @dataclass(frozen=True)
 class WheelState:
-    """Sum of all ``wheel`` edges in CSS pixels, right and down positive."""
+    """Accumulated movement of the wheel.
+
+    Attributes:
+        travel_x, travel_y: sum of all ``wheel`` edges in CSS pixels, right and down positive.
+    """
 
     travel_x: float = 0.0
     travel_y: float = 0.0
 
 
-_BUTTON_OF_BIT = (0, 2, 1, 3, 4)  # the bits of MouseEvent.buttons count the secondary button before the middle one
+_BUTTON_OF_BIT = (0, 2, 1, 3, 4)  # MouseEvent.buttons orders secondary before middle, MouseEvent.button after it
 MAX_BUTTONS = (1 << len(_BUTTON_OF_BIT)) - 1
 
 

@@ -1,4 +1,4 @@
-"""Typed fields: what clients set, checked against the demo's pydantic model."""
+"""Typed fields: values set by clients, validated against the demo's pydantic model."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .parsing import MessageRefused, Problem
 _log = LogLimiter(logging.getLogger(__name__), MONOTONIC)
 
 _MAX_PROBLEMS = 8
-_MAX_NAME = 64  # a longer one comes near no other
+_MAX_NAME = 64  # no suggestion is made for a longer name
 
 
 class StagedFields(NamedTuple):
-    """A checked update that is not in force yet."""
+    """A validated update that is not applied yet."""
 
     given: dict[str, Any]
     value: BaseModel | None
@@ -30,45 +30,47 @@ class StagedFields(NamedTuple):
 
 
 class FieldValues:
-    """The newest word on each field, and the model instance that they make together.
+    """The newest value of each field, and the model instance built from them.
 
     Args:
-        drawn: what default factories have made in another run, as of the attribute; ``None`` lets them make it anew.
+        model: the demo's model; ``None`` without fields.
+        drawn: values that default factories drew in another run; by default they are drawn again.
 
     Attributes:
-        given: what clients have set, as it came.
-        drawn: what default factories have made, as JSON values.
+        given: values set by clients, as they were sent.
+        drawn: values drawn by default factories, as JSON values.
+        value: the model instance; ``None`` without fields.
     """
 
     def __init__(self, model: type[BaseModel] | None, drawn: Mapping[str, Any] | None = None) -> None:
         self._model = model
-        self.given: dict[str, Any] = {}  # as they came: a validator may not take back what it has made
-        self._told_at: dict[str, int] = {}
+        self.given: dict[str, Any] = {}  # unvalidated: a validator may refuse its own output as input
+        self._seq_of: dict[str, int] = {}
         self.value: BaseModel | None = None if model is None else model()
         self.drawn = _drawn_defaults(self.value)
         if drawn:
             self.drawn |= {name: value for name, value in drawn.items() if name in self.drawn}
-            self.value = self._made_of({})
+            self.value = self._build({})
 
     def stage(self, values: Mapping[str, Any], seq: int | None = None) -> StagedFields:
-        """Check an update as a whole; fields that a message newer than ``seq`` has set are left alone.
+        """Validate an update as a whole. Fields already set by a message newer than ``seq`` keep their value.
 
         Raises:
-            MessageRefused: with a ``bad_field`` for each value that the model refuses, eight at most.
+            MessageRefused: the model refuses a value; one ``bad_field`` problem for each, at most eight.
         """
         self._check_names(values, seq)
-        given = {name: value for name, value in values.items() if self._is_news(name, seq)}
+        given = {name: value for name, value in values.items() if self._is_newer(name, seq)}
         return StagedFields(given, self._validate(given, seq), seq)
 
-    def accept(self, staged: StagedFields) -> None:
-        """Put an update in force."""
+    def commit(self, staged: StagedFields) -> None:
+        """Apply an update from :meth:`stage`."""
         self.given.update(staged.given)
         self.value = staged.value
         if staged.seq is not None:
-            self._told_at.update(dict.fromkeys(staged.given, staged.seq))
+            self._seq_of.update(dict.fromkeys(staged.given, staged.seq))
 
-    def _is_news(self, name: str, seq: int | None) -> bool:
-        return seq is None or seq > self._told_at.get(name, -1)
+    def _is_newer(self, name: str, seq: int | None) -> bool:
+        return seq is None or seq > self._seq_of.get(name, -1)
 
     def _check_names(self, values: Mapping[str, Any], seq: int | None) -> None:
         known = () if self._model is None else tuple(self._model.model_fields)
@@ -80,7 +82,7 @@ class FieldValues:
         if self._model is None or not given:
             return self.value
         try:
-            return self._made_of({**self.given, **given})
+            return self._build({**self.given, **given})
         except ValidationError as error:
             raise MessageRefused(*_problems(error, given), seq=seq) from None
         except Exception as error:  # a validator of the demo may raise anything
@@ -88,15 +90,15 @@ class FieldValues:
             detail = f"could not be checked: {type(error).__name__}"
             raise MessageRefused(Problem("bad_field", detail, next(iter(given))), seq=seq) from None
 
-    def _made_of(self, told: Mapping[str, Any]) -> BaseModel:
+    def _build(self, given: Mapping[str, Any]) -> BaseModel:
         assert self._model is not None
-        value = self._model.model_validate_json(json.dumps({**self.drawn, **told}))
-        value.model_fields_set.intersection_update(told)
+        value = self._model.model_validate_json(json.dumps({**self.drawn, **given}))
+        value.model_fields_set.intersection_update(given)
         return value
 
 
 def _drawn_defaults(value: BaseModel | None) -> dict[str, Any]:
-    """What default factories have made, which must not be drawn anew with each update."""
+    """Values drawn by default factories. They are kept, because each update builds a new instance."""
     if value is None:
         return {}
     names = {name for name, field in type(value).model_fields.items() if field.default_factory is not None}

@@ -1,4 +1,4 @@
-"""From what a client sent to a message of the protocol, or to the reasons why it is none."""
+"""Parses client messages of the protocol, and reports why one is refused."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _CLIENT_MESSAGES: dict[str, type[Control | PresentedMessage]] = {
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong with a message; ``field`` is a dotted path, such as ``edges.0.code``."""
+    """One fault of a message. ``field`` is a dotted path such as ``edges.0.code``."""
 
     code: ErrorCode
     detail: str
@@ -41,7 +41,7 @@ class Problem(NamedTuple):
 
 
 class MessageRefused(Exception):
-    """A message that protocol version 1 does not allow."""
+    """The message is not valid in protocol version 1."""
 
     def __init__(self, *problems: Problem, seq: int | None = None) -> None:
         self.problems = problems
@@ -49,15 +49,15 @@ class MessageRefused(Exception):
         super().__init__("; ".join(problem.detail for problem in problems))
 
     def replies(self) -> list[dict[str, Any]]:
-        """Error messages for the client; at most eight, and safe to encode whatever was sent."""
+        """Error messages for the client, at most eight. They can always be encoded, whatever the client sent."""
         return [error_message(*problem, seq=self.seq) for problem in self.problems[:_MAX_PROBLEMS]]
 
 
 def parse_message(message: str | Mapping[str, Any]) -> Control | PresentedMessage:
-    """Read what a client sent, as JSON text or as the mapping that the text stands for.
+    """Parse a client message, given as JSON text or as the parsed mapping.
 
     Raises:
-        MessageRefused: when it is not a message of protocol version 1, whatever it is.
+        MessageRefused: it is not a message of protocol version 1.
     """
     value = _load(message if isinstance(message, str) else _dump(message))
     if not isinstance(value, dict):
@@ -78,10 +78,10 @@ def parse_message(message: str | Mapping[str, Any]) -> Control | PresentedMessag
 
 
 def plain_json(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of ``values`` as JSON text would bring it, of any length.
+    """A copy of ``values`` after a round trip through JSON text. The text may have any length.
 
     Raises:
-        MessageRefused: when it is not JSON, or holds a number that messages may not hold.
+        MessageRefused: it is not JSON, or it contains a number that messages must not contain.
     """
     return dict(_loads(_dump(values)))
 

@@ -1,4 +1,4 @@
-"""One client's input: its messages in, windows and edges out."""
+"""Control state of one client: consumes its messages, produces windows and edges."""
 
 from __future__ import annotations
 
@@ -29,34 +29,36 @@ _DEVICES = ("keys", "pointer", "sticks", "gamepad")
 Reply: TypeAlias = dict[str, Any]
 
 
-def _nothing() -> None:
-    """What most states do when they let go."""
+def _ignore_release() -> None:
+    """The default of :attr:`ControlState.on_release`."""
 
 
 class ControlState:
-    """What one client holds, as far as its messages tell.
+    """The devices and fields of one client.
 
-    Each device and each field keeps the word of the message with the greatest ``seq``, in whatever order they arrive.
-    After two seconds of silence everything held is released; it comes back with the next message that says it is held.
-    Memory is bounded. For one thread at a time.
+    Each device and each field keeps the value of the message with the greatest ``seq``, whatever the order of arrival.
+    After two seconds without a message, all held controls are released until a message reports them as held again.
+    Memory is bounded. Not thread-safe.
 
     Args:
-        drawn: what default factories of the fields made in another run, as of :attr:`drawn_fields`.
+        controls: the demo's declaration.
+        clock: clock of the hold timeout.
+        drawn: values that default factories drew in another run, see :attr:`drawn_fields`.
 
     Attributes:
-        on_release: called when everything held is let go of without a message that asks for it.
+        on_release: called when all held controls are released without a message that requests it.
     """
 
     def __init__(self, controls: Controls, clock: Clock = MONOTONIC, *, drawn: Mapping[str, Any] | None = None) -> None:
-        self.on_release: Callable[[], object] = _nothing
+        self.on_release: Callable[[], object] = _ignore_release
         self.controls = controls
         self._clock = clock
-        self._heard_ns = clock.now_ns()
+        self._last_message_ns = clock.now_ns()
         self._action_id: int | None = None
-        self._told_at = dict.fromkeys(_DEVICES, -1)  # device -> seq of the message whose word it keeps
+        self._seq_of = dict.fromkeys(_DEVICES, -1)  # device -> seq of the message that set it
         self._edges = EdgeLog()
         self._fields = FieldValues(controls.fields, drawn)
-        self._keys: tuple[str, ...] = ()  # resolved, overruled ones included
+        self._keys: tuple[str, ...] = ()  # aliases resolved, overruled keys included
         self._pointer = PointerState()
         self._wheel = WheelState()
         self._sticks: Mapping[str, tuple[float, float]] = MappingProxyType({})
@@ -64,27 +66,27 @@ class ControlState:
 
     @property
     def given_fields(self) -> Mapping[str, Any]:
-        """Fields that were set, as they came."""
+        """Fields set by the client, as they were sent."""
         return self._fields.given
 
     @property
     def drawn_fields(self) -> Mapping[str, Any]:
-        """What default factories made of fields, as JSON values."""
+        """Values drawn by default factories of the fields, as JSON values."""
         return self._fields.drawn
 
     @property
     def dropped_edges(self) -> int:
-        """Edges lost because more than 1024 of them waited."""
+        """Edges dropped because more than 1024 were pending."""
         return self._edges.dropped
 
     @property
     def next_expiry_ns(self) -> int | None:
-        """When what is held is released unless the client is heard of; ``None`` when nothing is held."""
+        """When the hold timeout expires, in nanoseconds of the clock; ``None`` while nothing is held."""
         holds = self._keys or self._pointer.buttons or self._sticks or self._gamepad is not None
-        return self._heard_ns + _HOLD_NS if holds else None
+        return self._last_message_ns + _HOLD_NS if holds else None
 
     def receive(self, message: str | Mapping[str, Any]) -> list[Reply]:
-        """Take a message in and return the replies to it. Never raises; a refused message changes nothing."""
+        """Process a message and return the replies. Never raises; a refused message has no effect."""
         try:
             parsed = parse_message(message)
             return [] if isinstance(parsed, PresentedMessage) else self.apply(parsed)
@@ -92,32 +94,40 @@ class ControlState:
             return refusal.replies()
 
     def apply(self, message: Control) -> list[Reply]:
-        """As :meth:`receive`, for a message that was read already. Errors: :class:`MessageRefused`."""
+        """Process a parsed message and return the replies.
+
+        Raises:
+            MessageRefused: a field is refused; the message has no effect.
+        """
         if isinstance(message, PingMessage):
-            self._hear()
+            self._extend_holds()
             return [pong_message(message, self._clock.now_ns())]
         if isinstance(message, ControlsMessage):
-            self._take_controls(message)
+            self._apply_controls(message)
         else:
-            self._hear()
-            self._release(self._news(_DEVICES, message.seq))
+            self._extend_holds()
+            self._release(self._claim_newer(_DEVICES, message.seq))
         self._action_id = message.seq if self._action_id is None else max(self._action_id, message.seq)
         return []
 
     def update_fields(self, values: Mapping[str, Any]) -> list[Reply]:
-        """Set typed fields outside of a message, such as the context of a new session; returns error replies."""
+        """Set typed fields without a message, as from the context of a new session; returns error replies."""
         try:
-            self._fields.accept(self.stage_fields(values))
+            self._fields.commit(self.stage_fields(values))
         except MessageRefused as refusal:
             return refusal.replies()
         return []
 
     def stage_fields(self, values: Mapping[str, Any]) -> StagedFields:
-        """As :meth:`update_fields`, but nothing changes yet. Errors: :class:`MessageRefused`."""
+        """Validate an update of the fields without applying it.
+
+        Raises:
+            MessageRefused: a field is refused.
+        """
         return self._fields.stage(plain_json(values))
 
     def window(self, staged: StagedFields | None = None) -> ControlWindow:
-        """What is held now, with the fields as they will be if ``staged`` is given."""
+        """A snapshot of the current state; with ``staged``, its fields are those of the staged update."""
         self._expire()
         fields = self._fields.value if staged is None else staged.value
         return ControlWindow(
@@ -132,54 +142,51 @@ class ControlState:
         )
 
     def take_edges(self) -> tuple[dict[str, Any], ...]:
-        """Edges since the last call, oldest first, as plain dicts (docs/protocol.md), key aliases resolved.
+        """Edges since the last call, oldest first, as plain dicts (docs/protocol.md) with key aliases resolved.
 
-        Those of a release that no message asked for by itself have ``None`` as ``seq`` and ``t``.
+        Edges generated by a release have ``None`` as ``seq`` and ``t``.
         """
         self._expire()
-        return self._edges.take()
+        return self._edges.drain()
 
     def release_all(self) -> None:
-        """Let go of everything held, with the edges of it: the client has lost the focus or the connection."""
-        self._let_go()
+        """Release all held controls and generate their edges: the client lost the focus or the connection."""
+        self._release(_DEVICES)
+        self.on_release()
 
-    def _hear(self) -> None:
-        """The client lives; what had expired before stays released."""
+    def _extend_holds(self) -> None:
+        """Restart the hold timeout. Controls whose hold has expired stay released."""
         self._expire()
-        self._heard_ns = self._clock.now_ns()
+        self._last_message_ns = self._clock.now_ns()
 
     def _expire(self) -> None:
         expiry_ns = self.next_expiry_ns
         if expiry_ns is not None and self._clock.now_ns() >= expiry_ns:
-            self._let_go()
+            self.release_all()
 
-    def _let_go(self) -> None:
-        self._release(_DEVICES)
-        self.on_release()
-
-    def _take_controls(self, message: ControlsMessage) -> None:
-        fields = self._fields.stage(message.fields, message.seq)  # refuses before anything has changed
-        self._hear()
-        self._fields.accept(fields)
+    def _apply_controls(self, message: ControlsMessage) -> None:
+        fields = self._fields.stage(message.fields, message.seq)  # first, so that a refused message has no effect
+        self._extend_holds()
+        self._fields.commit(fields)
         for edge in message.edges:
-            self._take_edge(edge)
-        told = [device for device in _DEVICES if device in message.model_fields_set]
-        for device in self._news(told, message.seq):
-            self._take_device(device, message)
+            self._apply_edge(edge)
+        reported = [device for device in _DEVICES if device in message.model_fields_set]
+        for device in self._claim_newer(reported, message.seq):
+            self._apply_device(device, message)
 
-    def _news(self, devices: Iterable[str], seq: int) -> list[str]:
-        """Those of ``devices`` that no newer message has told of; from now on ``seq`` has."""
-        news = [device for device in devices if seq > self._told_at[device]]
-        self._told_at.update(dict.fromkeys(news, seq))
-        return news
+    def _claim_newer(self, devices: Iterable[str], seq: int) -> list[str]:
+        """Those of ``devices`` whose state is older than ``seq``; they are marked as set by ``seq``."""
+        newer = [device for device in devices if seq > self._seq_of[device]]
+        self._seq_of.update(dict.fromkeys(newer, seq))
+        return newer
 
-    def _take_device(self, device: str, message: ControlsMessage) -> None:
+    def _apply_device(self, device: str, message: ControlsMessage) -> None:
         declared, zone = self.controls, self.controls.dead_zone
         if device == "keys":
             self._keys = resolve_codes(message.keys, declared.codes, declared.aliases)
         elif device == "pointer" and declared.pointer is not None:
-            told = message.pointer
-            self._pointer = replace(self._pointer, x=told.x, y=told.y, buttons=told.buttons)
+            pointer = message.pointer
+            self._pointer = replace(self._pointer, x=pointer.x, y=pointer.y, buttons=pointer.buttons)
         elif device == "sticks":
             sticks = {name: xy for name, xy in message.sticks.items() if name in declared.sticks}
             self._sticks = MappingProxyType({name: without_dead_zone(x, y, zone) for name, (x, y) in sticks.items()})
@@ -187,7 +194,7 @@ class ControlState:
             pad = message.gamepad
             self._gamepad = None if pad is None else read_gamepad(pad.axes, pad.buttons, zone)
 
-    def _take_edge(self, edge: Edge) -> None:
+    def _apply_edge(self, edge: Edge) -> None:
         plain = self._declared_edge(edge.model_dump())
         if plain is None or not self._edges.add(plain):
             return

@@ -1,4 +1,4 @@
-"""What a player holds at one moment."""
+"""A snapshot of the controls of one client."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from ..video_input import VideoWindow
 from .declaration import Axis, Controls, did_you_mean
 from .devices import GamepadState, PointerState, WheelState, clamp
 
-_CENTRE = (0.0, 0.0)
+_CENTER = (0.0, 0.0)
 
 
 @dataclass(frozen=True)
 class ControlWindow:
-    """A snapshot of one client's input; a demo turns it into conditioning.
+    """A snapshot of one client's controls, from which a demo makes the conditioning.
 
     Attributes:
-        controls: the declaration that it was read by.
-        keys: held keys that count, oldest press first: aliases resolved, overruled ones left out.
-        pointer, wheel: see there.
-        sticks: touch stick -> deflection (x, y), right and down positive, length at most 1, dead zone taken out.
-        gamepad: ``None`` without one.
-        fields: the typed fields, an instance of ``controls.fields``; ``None`` when that is.
-        action_id: sequence number of the newest message of this client, ``None`` before the first.
-        video: what the client sends; ``None`` if the demo takes no video.
+        controls: the demo's declaration.
+        keys: effective held keys, oldest press first: aliases are resolved, overruled keys are left out.
+        pointer: state of the pointer.
+        wheel: state of the wheel.
+        sticks: touch stick -> deflection (x, y) of length at most 1, right and down positive, after the dead zone.
+        gamepad: state of the gamepad; ``None`` without one.
+        fields: the typed fields, an instance of ``controls.fields``; ``None`` without fields.
+        action_id: sequence number of the client's newest message; ``None`` before the first.
+        video: frames received from the client; ``None`` if the demo takes no video.
     """
 
     controls: Controls
@@ -47,26 +48,26 @@ class ControlWindow:
         return {} if self.fields is None else self.fields.model_dump()
 
     def held(self, code: str) -> bool:
-        """Whether a declared key, or the one that ``code`` is an alias of, is held and counts.
+        """Whether a key is held and not overruled. ``code`` is a declared key or an alias of one.
 
         Raises:
-            ValueError: for a key that is not declared.
+            ValueError: the key is not declared.
         """
         return self._resolve(code) in self.keys
 
     def axis(self, negative: str, positive: str | None = None) -> float:
-        """A value of -1 to 1: keys, touch stick and gamepad added and clamped.
+        """The sum of keys, touch stick and gamepad, clamped to -1 to 1.
 
         ``axis("forward")`` names a declared :class:`Axis`. ``axis("KeyS", "KeyW")`` names two keys; if an axis with
-        these two is declared, its stick and gamepad count too.
+        these keys is declared, its stick and gamepad count too.
 
         Raises:
-            ValueError: for an axis or a key that is not declared.
+            ValueError: the axis or a key is not declared.
         """
         axis = self._named(negative) if positive is None else self._between(negative, positive)
         value = sum(sign for sign, code in zip((-1.0, 1.0), axis.keys, strict=False) if code in self.keys)
-        analogue = self._stick(axis) + self._gamepad(axis)
-        return clamp(value + (-analogue if axis.invert else analogue), -1.0, 1.0)
+        analog = self._stick(axis) + self._gamepad(axis)
+        return clamp(value + (-analog if axis.invert else analog), -1.0, 1.0)
 
     def _resolve(self, code: str) -> str:
         resolved = self.controls.aliases.get(code, code)
@@ -89,7 +90,7 @@ class ControlWindow:
         if axis.stick is None:
             return 0.0
         name, direction = axis.stick
-        return self.sticks.get(name, _CENTRE)["xy".index(direction)]
+        return self.sticks.get(name, _CENTER)["xy".index(direction)]
 
     def _gamepad(self, axis: Axis) -> float:
         return 0.0 if axis.gamepad is None or self.gamepad is None else self.gamepad.axis(axis.gamepad)

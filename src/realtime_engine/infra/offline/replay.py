@@ -1,4 +1,4 @@
-"""From the lines of a control log to the messages that the engine got."""
+"""Replays a control log as messages to an engine."""
 
 from __future__ import annotations
 
@@ -27,17 +27,20 @@ _SILENT = ("end", "ping", "presented")
 
 
 class Replay:
-    """Tells one session of an engine what a log says. For one thread.
+    """The messages of one session, from its log. Not thread-safe.
 
-    Nothing expires by time here: what was let go of for want of messages stands in the log as ``release``.
+    Holds do not expire by time: the log contains their expiry as ``release``.
 
     Args:
-        log: the log; one without ``attach`` begins with ``fields``.
-        fields: typed fields, as a client would send them. They take the place of those that the log begins with.
+        demo: the demo.
+        log: the log. A log without ``attach`` starts with ``fields``.
+        session_id: id of the session in the messages.
+        rate_hz: chunks per second.
+        fields: typed fields as a client would send them. They override the initial fields of the log.
 
     Raises:
-        ValueError: fields that the demo refuses, or lacks.
-        LogError: the same, of the log.
+        ValueError: the demo refuses ``fields``, or requires further ones.
+        LogError: the demo refuses the fields of the log.
     """
 
     def __init__(
@@ -51,29 +54,29 @@ class Replay:
             self._entries.extendleft((Entry(0.0, {"type": "act"}, 0), Entry(0.0, {"type": "attach"}, 0)))
         begin = next(entry for entry in self._entries if entry.kind == "attach")
         try:
-            self._state = ControlState(demo.controls, _NoTime(), drawn=begin.message.get("drawn"))
+            self._state = ControlState(demo.controls, _StoppedClock(), drawn=begin.message.get("drawn"))
         except (ValidationError, TypeError, ValueError) as error:
             raise LogError(f"line {begin.line}: drawn: {describe(error)}") from error
         self._staged: StagedFields | None = None
-        taken = demo.takes_video
-        self._video = None if taken is None else VideoBuffer(taken, _nothing)
+        video = demo.takes_video
+        self._video = None if video is None else VideoBuffer(video, _ignore)
         given = {**begin.message.get("fields", {}), **(fields or {})}
         self._set_fields(given)
         missing = demo.missing_context(self._state.window().fields)
         if missing:
-            raise ValueError(f"demo {demo.name!r} cannot begin without {', '.join(missing)}")
+            raise ValueError(f"demo {demo.name!r} cannot start without {', '.join(missing)}")
 
     @property
     def fields(self) -> dict[str, Any]:
-        """All typed fields as they are now."""
+        """Current values of all typed fields."""
         return self._state.window().field_values
 
     def due(self, next_chunk: int, emitted: int) -> list[InboxMsg]:
-        """What the engine is told before the next step, and was not told before.
+        """Remove and return the messages that precede the next step.
 
         Args:
             next_chunk: number of the chunk that the step begins.
-            emitted: how many chunks are out. A pipelined engine has begun more; a reset does away with those.
+            emitted: number of emitted chunks. A pipelined engine has begun more, which a reset discards.
         """
         messages: list[InboxMsg] = []
         while self._entries:
@@ -82,10 +85,10 @@ class Replay:
             if first > (emitted if entry.kind == "reset" else next_chunk):
                 break
             self._entries.popleft()
-            messages += self._obey(entry)
+            messages += self._messages_of(entry)
         return messages
 
-    def _obey(self, entry: Entry) -> list[InboxMsg]:
+    def _messages_of(self, entry: Entry) -> list[InboxMsg]:
         kind, message = entry.kind, entry.message
         if kind in _SILENT:
             return []
@@ -95,7 +98,7 @@ class Replay:
             self._staged = self._stage(message.get("fields", {}), entry)
             return [Reset(self._session_id, self._context(self._state.window(self._staged).fields))]
         if kind == "begun":
-            self._begin_anew(accepted=message.get("accepted") is not False)
+            self._commit_reset(accepted=message.get("accepted") is not False)
         elif kind == "release":
             self._state.release_all()
         elif kind != "act":
@@ -110,10 +113,10 @@ class Replay:
         except MessageRefused as refusal:
             raise LogError(f"line {entry.line}: demo {self._demo.name!r} refuses it: {refusal}") from refusal
 
-    def _begin_anew(self, accepted: bool) -> None:
+    def _commit_reset(self, accepted: bool) -> None:
         staged, self._staged = self._staged, None
         if accepted and staged is not None:
-            self._state.update_fields(staged.given)  # what a later message rules out was left out when served, too
+            self._state.update_fields(staged.given)
 
     def _act(self) -> list[InboxMsg]:
         window = self._state.window(self._staged)
@@ -121,8 +124,8 @@ class Replay:
             window = replace(window, video=self._video.window)
         try:
             conditioning = self._demo.to_conditioning(window)
-        except Exception as error:  # the demo's own code may raise anything; the server goes on, too
-            _log.warning("the demo could not use an input: %s", describe(error))
+        except Exception as error:  # code of the demo may raise anything; the server ignores the input, too
+            _log.warning("to_conditioning of the demo failed: %s", describe(error))
             return []
         return [Action(self._session_id, conditioning, self._state.take_edges(), window.action_id)]
 
@@ -144,8 +147,8 @@ class Replay:
             raise LogError(f"line {entry.line}: fields: {refusal}") from refusal
 
 
-class _NoTime:
-    """A clock that stands still: nothing that is held expires."""
+class _StoppedClock:
+    """A clock that does not advance, so that holds do not expire."""
 
     def now_ns(self) -> int:
         return 0
@@ -153,9 +156,9 @@ class _NoTime:
     def wait(self, wakeup: Wakeup, until_ns: int | None) -> None:
         wakeup.wait()
 
-    def give_way(self) -> None:
-        """Nothing: nobody waits."""
+    def yield_now(self) -> None:
+        """No other thread waits for this one."""
 
 
-def _nothing() -> None:
-    """Nobody sends video here."""
+def _ignore() -> None:
+    """A replay has no incoming video."""

@@ -1,8 +1,8 @@
-"""What a run without a server reads and writes: nothing here is needed by a demo, and nothing knows a model."""
+"""Inputs and outputs of scripts that run a model without a server: prompts, images, videos, tensors and statistics."""
 
 from .cache import Cache, local_path
 from .errors import FetchError, InputError
-from .images import INTERPOLATIONS, centre_crop, cover, load_image, resize
+from .images import INTERPOLATIONS, center_crop, cover, load_image, resize
 from .model_input import to_array, to_tensor
 from .outputs import STATS_SCHEMA, STATS_VERSION, output_path, read_stats, write_stats
 from .prompts import load_prompt, load_prompts
@@ -16,7 +16,7 @@ __all__ = [
     "FetchError",
     "InputError",
     "Video",
-    "centre_crop",
+    "center_crop",
     "cover",
     "load_first_frame",
     "load_image",

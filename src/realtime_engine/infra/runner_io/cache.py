@@ -1,4 +1,4 @@
-"""Files of the web, kept on the disk."""
+"""A disk cache of downloaded files."""
 
 from __future__ import annotations
 
@@ -22,26 +22,27 @@ from .errors import FetchError, InputError
 _log = logging.getLogger(__name__)
 
 _PIECE = 1 << 16
-_STALE_S = 24 * 3600.0  # a transfer that began so long ago is over
+_STALE_S = 24 * 3600.0  # an older partial file belongs to a dead process
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class Cache:
-    """A directory of what URLs led to. Any number of threads and processes may share it.
+    """A directory of downloaded files. Any number of threads and processes may share it.
 
-    What was brought here once is not asked for again: give a checksum where the content may change. A file appears when
-    it is whole. Beyond ``max_bytes`` in all, those that were not used for longest go.
+    A cached file is not downloaded again, so pass a checksum if the content may change. Files appear when they are
+    complete. If the total size exceeds ``max_bytes``, the least recently used files are evicted.
 
-    A URL of a stranger has no place here: it may lead to what only this machine can reach.
+    Do not fetch URLs given by untrusted clients: they may point to hosts that only this machine can reach.
 
     Args:
-        directory: where; made when it is needed. By default ``realtime-engine`` in ``$XDG_CACHE_HOME`` or ``~/.cache``.
-        max_bytes: of all files together.
-        max_file_bytes: of one file.
-        timeout_s: seconds in which a file must be here, and in which a server must answer.
+        directory: the directory, created when needed. By default ``realtime-engine`` in ``$XDG_CACHE_HOME`` or
+            ``~/.cache``.
+        max_bytes: maximum total size.
+        max_file_bytes: maximum size of one file.
+        timeout_s: maximum duration of a download, and maximum time without a response, in seconds.
 
     Raises:
-        ValueError: a bound that is not above 0.
+        ValueError: a limit is not above 0.
     """
 
     def __init__(
@@ -62,15 +63,15 @@ class Cache:
         self._opener = urllib.request.build_opener(_Redirects)
 
     def fetch(self, url: str, *, sha256: str | None = None) -> Path:
-        """The file that an http or https URL leads to.
+        """Return the local file of an http or https URL, downloading it if needed.
 
         Args:
-            url: where it is.
-            sha256: what its content must have, as 64 hexadecimal digits.
+            url: the URL.
+            sha256: expected checksum, as 64 hexadecimal digits.
 
         Raises:
-            InputError: not such a URL or checksum, or the content has another checksum.
-            FetchError: it cannot be had, is too large, takes too long, breaks off, or cannot be kept.
+            InputError: the URL or the checksum is invalid, or the content has another checksum.
+            FetchError: the download failed, was too large, too slow or incomplete, or could not be stored.
         """
         _check_url(url)
         wanted = _checked_sha256(sha256)
@@ -88,7 +89,7 @@ class Cache:
             raise
         except (OSError, http.client.HTTPException) as error:
             raise FetchError(
-                shown, f"it cannot be kept or had ({_reason(error)})", "try again, or give a file"
+                shown, f"it cannot be downloaded or stored ({_reason(error)})", "try again, or pass a file"
             ) from error
         self._make_room(path)
         return path
@@ -108,7 +109,7 @@ class Cache:
         return True
 
     def _transfer(self, url: str, file: IO[bytes]) -> str:
-        """Write what comes, and return its checksum."""
+        """Download into ``file`` and return the checksum."""
         shown, digest, size = _shown(url), hashlib.sha256(), 0
         deadline = time.monotonic() + self._timeout_s
         with self._answer(url) as answer:
@@ -120,7 +121,7 @@ class Cache:
                 if size > self._max_file_bytes:
                     raise self._too_large(shown)
                 if time.monotonic() > deadline:
-                    raise FetchError(shown, f"not here after {self._timeout_s} s", "allow more time, or give a file")
+                    raise FetchError(shown, f"incomplete after {self._timeout_s} s", "allow more time, or pass a file")
                 digest.update(piece)
                 file.write(piece)
         if announced is not None and size < announced:
@@ -145,7 +146,7 @@ class Cache:
         return FetchError(shown, f"it is larger than {self._max_file_bytes} bytes", "allow more, or give a smaller one")
 
     def _make_room(self, newest: Path) -> None:
-        """Drop what was not used for longest, and what transfers that died have left."""
+        """Evict the least recently used files, and remove stale partial files."""
         kept = self._max_bytes
         now = time.time()
         for path, size, used in sorted(self._files(), key=lambda file: (file[0] != newest, -file[2])):
@@ -160,23 +161,23 @@ class Cache:
 
     def _files(self) -> Iterator[tuple[Path, int, float]]:
         for path in self.directory.iterdir():
-            with contextlib.suppress(FileNotFoundError):  # somebody else has dropped it
+            with contextlib.suppress(FileNotFoundError):  # evicted by another process
                 status = path.stat()
                 yield path, status.st_size, status.st_mtime
 
 
 def local_path(source: str | os.PathLike[str], *, cache: Cache | None = None, sha256: str | None = None) -> Path:
-    """The file that ``source``, a path or an http or https URL, stands for.
+    """Return the local file of ``source``, a path or an http or https URL.
 
     Args:
         source: the path or URL.
-        cache: where a URL's content is kept; by default ``Cache()``.
-        sha256: what the content must have, as 64 hexadecimal digits.
+        cache: cache of downloads; by default ``Cache()``.
+        sha256: expected checksum, as 64 hexadecimal digits.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        InputError: it is a directory or a URL of another kind, or has another checksum.
-        FetchError: as :meth:`Cache.fetch`.
+        FileNotFoundError: the file does not exist.
+        InputError: it is a directory or another kind of URL, or it has another checksum.
+        FetchError: the download failed, see :meth:`Cache.fetch`.
     """
     if isinstance(source, str) and "://" in source:
         return (cache or Cache()).fetch(source, sha256=sha256)
@@ -193,7 +194,7 @@ def local_path(source: str | os.PathLike[str], *, cache: Cache | None = None, sh
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows none that leads out of HTTP."""
+    """Refuses redirects to other schemes than http and https."""
 
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
         if urllib.parse.urlsplit(newurl).scheme not in ("http", "https"):
@@ -246,6 +247,6 @@ def _reason(error: Exception) -> str:
 
 
 def _shown(url: str) -> str:
-    """Without what may be secret: user, password and query."""
+    """The URL without possible secrets: user, password and query."""
     parts = urllib.parse.urlsplit(url)
     return urllib.parse.urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

@@ -1,21 +1,21 @@
-"""What inputs can be refused for.
+"""Errors of inputs.
 
-InputError(ValueError)   this input cannot be used
-FetchError(OSError)      a URL could not be brought here
+InputError(ValueError)   the input cannot be used
+FetchError(OSError)      a URL could not be downloaded
 
-What a missing package or codec raises is named in :mod:`~..extras` and :mod:`~..mp4`.
+The errors for a missing package or codec are in :mod:`~..extras` and :mod:`~..mp4`.
 """
 
 from __future__ import annotations
 
 
 class InputError(ValueError):
-    """An input that cannot be used. The message names it, says what is wrong, and what to do.
+    """The input cannot be used. The message names it, the problem and the remedy.
 
     Args:
         source: the file, URL or argument.
-        problem: what is wrong with it.
-        remedy: what to do.
+        problem: the problem.
+        remedy: what to do about it.
     """
 
     def __init__(self, source: object, problem: str, remedy: str) -> None:
@@ -23,7 +23,7 @@ class InputError(ValueError):
 
 
 class FetchError(OSError):
-    """A URL that could not be brought here; the arguments are those of :class:`InputError`."""
+    """A URL could not be downloaded. The arguments are those of :class:`InputError`."""
 
     def __init__(self, source: object, problem: str, remedy: str) -> None:
         super().__init__(f"{source}: {problem}; {remedy}")

@@ -1,4 +1,4 @@
-"""Still pictures."""
+"""Images: loading as 8-bit sRGB, resizing and cropping."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from ..extras import MissingDependencyError, require
 from .cache import Cache, local_path
 from .errors import InputError
 
-_GREY = ("I", "I;16", "I;16B", "I;16L", "I;16N")
+_GRAY = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 
 
-def is_deep_grey(picture: Any) -> bool:
-    """Whether a picture of Pillow is grey of more than 8 bits."""
-    return picture.mode in _GREY
+def is_deep_gray(picture: Any) -> bool:
+    """Whether a Pillow image is gray with more than 8 bits."""
+    return picture.mode in _GRAY
 
 
-def is_deep_colour(picture: Any) -> bool:
-    """Whether the file of a picture that Pillow has opened, but not read, has colours of 16 bits."""
+def is_deep_color(picture: Any) -> bool:
+    """Whether the file of an opened, unread Pillow image has 16 bits per color channel."""
     raw_modes = [str(tile[3]) for tile in picture.tile]
     return picture.mode in ("RGB", "RGBA", "LA") and any(";16" in mode for mode in raw_modes)
 
 
 def to_bytes(values: NDArray[Any]) -> NDArray[np.uint8]:
-    """0..65535 to 0..255, rounded half to even.
+    """Convert 0..65535 to 0..255, rounded half to even.
 
     Raises:
-        ValueError: a value that 16 bits do not hold.
+        ValueError: a value does not fit into 16 bits.
     """
     if values.size and (values.min() < 0 or values.max() > 65535):
         raise ValueError(f"expected values of 16 bits, got {values.min()} to {values.max()}")
     return np.rint(values / 257.0).astype(np.uint8)  # 257 * 255 = 65535
 
 
-def read_deep_colour(picture: Any, path: Path) -> Any:
-    """The picture of the file as 8-bit RGB or RGBA, with what else Pillow knows of it.
+def read_deep_color(picture: Any, path: Path) -> Any:
+    """Read the file of a Pillow image as 8-bit RGB or RGBA, with the metadata of the image.
 
     Raises:
         ValueError: it cannot be decoded.
@@ -49,7 +49,7 @@ def read_deep_colour(picture: Any, path: Path) -> Any:
     values = cv2.imdecode(np.fromfile(path, np.uint8), cv2.IMREAD_UNCHANGED)
     if values is None or values.dtype != np.uint16 or values.ndim != 3 or values.shape[2] not in (3, 4):
         raise ValueError("it cannot be decoded with 16 bits")
-    order = [2, 1, 0, 3][: values.shape[2]]  # OpenCV has blue first
+    order = [2, 1, 0, 3][: values.shape[2]]  # OpenCV uses BGR
     image = require("PIL.Image", "serve", "read pictures")
     shallow = image.fromarray(to_bytes(values[..., order]))
     shallow.info = picture.info
@@ -62,7 +62,7 @@ _HEAD = 1 << 18
 
 
 def still_transfer(path: Path) -> int | None:
-    """The transfer characteristics that a PNG (its cICP chunk) or AVIF (its nclx box) names, if it names any."""
+    """The transfer characteristics of a PNG (cICP chunk) or AVIF (nclx box); ``None`` without them."""
     with open(path, "rb") as file:
         head = file.read(_HEAD)
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
@@ -73,7 +73,7 @@ def still_transfer(path: Path) -> int | None:
 
 
 def _of_png(head: bytes) -> int | None:
-    """PNG, third edition, 11.3.2.6: primaries, transfer, matrix, range; before the pixels."""
+    """PNG, third edition, 11.3.2.6: primaries, transfer, matrix and range, before the image data."""
     at = 8
     while at + 10 <= len(head):
         size, kind = int.from_bytes(head[at : at + 4], "big"), head[at + 4 : at + 8]
@@ -86,7 +86,7 @@ def _of_png(head: bytes) -> int | None:
 
 
 def _of_avif(head: bytes) -> int | None:
-    """ISO/IEC 14496-12, 12.1.5: primaries, transfer and matrix of 16 bits each."""
+    """ISO/IEC 14496-12, 12.1.5: primaries, transfer and matrix, 16 bits each."""
     at = head.find(b"colrnclx")
     if at < 0 or at + 12 > len(head):
         return None
@@ -104,38 +104,40 @@ def load_image(
     cache: Cache | None = None,
     sha256: str | None = None,
 ) -> NDArray[np.uint8]:
-    """A picture as people see it; of an animation the first one.
+    """Load an image as it is displayed; of an animation, the first frame.
 
-    It is turned as its EXIF orientation says and brought from its ICC profile to sRGB. Grey becomes R, G and B; 16 bits
-    become 8, rounded half to even. What is transparent shows ``background``.
+    The EXIF orientation is applied, and the ICC profile is converted to sRGB. Gray becomes RGB; 16 bits become 8,
+    rounded half to even. Transparent pixels show ``background``.
 
     Args:
         source: a path, or an http or https URL.
-        background: a colour as in CSS: ``black``, ``white``, ``#336699``, ``hsl(120, 50%, 50%)``.
-        max_pixels: how large it may be.
-        cache, sha256: those of :func:`~.cache.local_path`.
+        background: a CSS color: ``black``, ``white``, ``#336699``, ``hsl(120, 50%, 50%)``.
+        max_pixels: maximum number of pixels.
+        cache: see :func:`~.cache.local_path`.
+        sha256: see :func:`~.cache.local_path`.
 
     Returns:
         (height, width, 3) uint8 RGB, sRGB, contiguous.
 
     Raises:
-        InputError: it is no picture, is broken, too large, or HDR (PQ or HLG); or an unknown colour.
-        FileNotFoundError, FetchError: it is not there.
-        MissingDependencyError: no Pillow; for colours of 16 bits, no OpenCV.
+        InputError: it is not an image, is damaged, too large, or HDR (PQ or HLG); or the color is unknown.
+        FileNotFoundError: the file does not exist.
+        FetchError: the download failed.
+        MissingDependencyError: Pillow is missing, or OpenCV for 16-bit colors.
     """
     require("PIL.Image", "serve", "read pictures")
-    colour = _checked_colour(background)
+    color = _checked_color(background)
     path = local_path(source, cache=cache, sha256=sha256)
     picture = _opened(path, source, max_pixels)
     try:
         with picture:
             _refuse_hdr(path, source)
-            whole = read_deep_colour(picture, path) if is_deep_colour(picture) else picture
-            whole.load()
-            return _to_rgb(whole, colour, source)
+            complete = read_deep_color(picture, path) if is_deep_color(picture) else picture
+            complete.load()
+            return _to_rgb(complete, color, source)
     except (InputError, MissingDependencyError):
         raise
-    except Exception as error:  # a decoder may raise anything when it is given broken data
+    except Exception as error:  # decoders raise arbitrary errors for damaged data
         raise InputError(source, f"it is broken ({error})", "get or export it again") from error
 
 
@@ -168,7 +170,7 @@ def _refuse_hdr(path: Path, source: object) -> None:
         raise InputError(
             source,
             f"it is HDR ({NAMES[transfer]}), and models take SDR",
-            "export it as sRGB, which is a matter of taste",
+            "convert it to sRGB, which needs a choice of tone mapping",
         )
 
 
@@ -178,10 +180,10 @@ def _to_rgb(picture: Any, background: tuple[int, int, int], source: object) -> N
     profile = picture.info.get("icc_profile")
     transparent = picture.has_transparency_data
     turned = ImageOps.exif_transpose(picture)
-    if is_deep_grey(turned):
+    if is_deep_gray(turned):
         return np.repeat(to_bytes(np.asarray(turned))[..., np.newaxis], 3, axis=2)
     if turned.mode == "F":
-        raise InputError(source, "its pixels are floating point of no known range", "export it as 8-bit or 16-bit")
+        raise InputError(source, "its pixels are floating point of unknown range", "export it as 8-bit or 16-bit")
     if transparent:
         turned = turned.convert("RGBA")
         alpha = turned.getchannel("A")
@@ -194,7 +196,7 @@ def _to_rgb(picture: Any, background: tuple[int, int, int], source: object) -> N
 
 
 def _to_srgb(picture: Any, profile: bytes | None) -> Any:
-    """A profile that does not fit the picture, or is broken, counts as none: browsers do the same."""
+    """Convert to sRGB. An unsuitable or damaged profile is ignored, as in browsers."""
     if not profile or picture.mode not in ("RGB", "CMYK", "L"):
         return picture
     from PIL import ImageCms
@@ -206,14 +208,14 @@ def _to_srgb(picture: Any, profile: bytes | None) -> Any:
         return picture
 
 
-def _checked_colour(name: str) -> tuple[int, int, int]:
+def _checked_color(name: str) -> tuple[int, int, int]:
     from PIL import ImageColor
 
     try:
-        colour = ImageColor.getrgb(name)
+        color = ImageColor.getrgb(name)
     except ValueError as error:
-        raise InputError(repr(name), "it is not a colour", "give a name or #rrggbb, such as 'white'") from error
-    return colour[0], colour[1], colour[2]
+        raise InputError(repr(name), "it is not a color", "give a name or #rrggbb, such as 'white'") from error
+    return color[0], color[1], color[2]
 
 
 Pixels = NDArray[np.uint8]
@@ -222,22 +224,24 @@ INTERPOLATIONS = ("nearest", "box", "bilinear", "bicubic", "lanczos")
 
 
 def resize(pixels: Pixels, height: int, width: int, interpolation: str = "lanczos") -> Pixels:
-    """Pictures of ``height`` x ``width``, whatever that does to their shape.
+    """Resize images to ``height`` x ``width``, without keeping the aspect ratio.
 
-    All but ``nearest`` are separable filters of Pillow, which widen as the picture shrinks: ``box`` the mean of an
-    area, ``bilinear`` a triangle, ``bicubic`` a cubic with a = -0.5, ``lanczos`` a windowed sinc with three lobes.
+    All filters but ``nearest`` are the separable filters of Pillow, whose support widens when the image shrinks:
+    ``box`` is the mean of an area, ``bilinear`` a triangle, ``bicubic`` a cubic with a = -0.5, ``lanczos`` a windowed
+    sinc with three lobes.
 
     Args:
         pixels: (height, width, 3) or (frames, height, width, 3), uint8.
-        height, width: of the result, at least 1.
+        height: rows of the result, at least 1.
+        width: columns of the result, at least 1.
         interpolation: one of ``nearest box bilinear bicubic lanczos``.
 
     Returns:
-        As many pictures; ``pixels`` itself if they have that size already.
+        The resized images; ``pixels`` itself if the size is unchanged.
 
     Raises:
-        ValueError: another shape, dtype, size or name.
-        MissingDependencyError: no Pillow.
+        ValueError: the shape, dtype, size or interpolation is invalid.
+        MissingDependencyError: Pillow is missing.
     """
     _check(pixels, height, width)
     if interpolation not in INTERPOLATIONS:
@@ -257,15 +261,16 @@ def resize(pixels: Pixels, height: int, width: int, interpolation: str = "lanczo
     return result
 
 
-def centre_crop(pixels: Pixels, height: int, width: int) -> Pixels:
-    """The middle ``height`` x ``width`` of pictures, as a view; if need be half a pixel above and left of it.
+def center_crop(pixels: Pixels, height: int, width: int) -> Pixels:
+    """The central ``height`` x ``width`` pixels of images, as a view. An odd remainder is cut from the bottom right.
 
     Args:
         pixels: (height, width, 3) or (frames, height, width, 3), uint8.
-        height, width: at least 1, and no larger than the pictures.
+        height: at least 1, and at most the height of the images.
+        width: at least 1, and at most the width of the images.
 
     Raises:
-        ValueError: another shape or dtype, or pictures that are smaller.
+        ValueError: the shape or dtype is invalid, or the images are smaller.
     """
     _check(pixels, height, width)
     top, left = (pixels.shape[-3] - height) // 2, (pixels.shape[-2] - width) // 2
@@ -278,9 +283,9 @@ def centre_crop(pixels: Pixels, height: int, width: int) -> Pixels:
 
 
 def cover(pixels: Pixels, height: int, width: int, interpolation: str = "lanczos") -> Pixels:
-    """Pictures of ``height`` x ``width`` of the same shape as before: resized until they cover it, then cropped.
+    """Resize images to cover ``height`` x ``width``, keeping the aspect ratio, and crop them to that size.
 
-    Arguments, result and errors: those of :func:`resize`; contiguous.
+    Arguments and errors are those of :func:`resize`. The result is contiguous.
     """
     _check(pixels, height, width)
     rows, columns = pixels.shape[-3:-1]
@@ -288,11 +293,11 @@ def cover(pixels: Pixels, height: int, width: int, interpolation: str = "lanczos
         size = height, max(round(columns * height / rows), width)
     else:
         size = max(round(rows * width / columns), height), width
-    return np.ascontiguousarray(centre_crop(resize(pixels, *size, interpolation), height, width))
+    return np.ascontiguousarray(center_crop(resize(pixels, *size, interpolation), height, width))
 
 
 def _nearest(old: int, new: int) -> NDArray[np.int64]:
-    """For each new row the old one in which its middle lies; in whole numbers, so that ties have one answer."""
+    """For each new row, the old row that contains its center. Integer arithmetic makes ties unambiguous."""
     return (2 * np.arange(new, dtype=np.int64) + 1) * old // (2 * new)
 
 
@@ -306,4 +311,4 @@ def _check(pixels: Pixels, height: int, width: int) -> None:
             f"expected (height, width, 3) or (frames, height, width, 3) uint8, got {pixels.shape} {pixels.dtype}"
         )
     if height < 1 or width < 1:
-        raise ValueError(f"a picture has at least one row and one column, got {height} x {width} (height x width)")
+        raise ValueError(f"height and width must be at least 1, got {height} x {width} (height x width)")

@@ -1,4 +1,4 @@
-"""From pictures to what a model takes: the way back of :func:`~..media.to_frames`."""
+"""Converts frames to the input of a model: the inverse of :func:`~..frame_format.to_frames`."""
 
 from __future__ import annotations
 
@@ -21,22 +21,20 @@ def to_array(
     dtype: str = "float32",
     views: int = 1,
 ) -> NDArray[Any]:
-    """Pictures as a NumPy array in a layout and range of :func:`~..media.to_frames`, which gives back the same bytes.
+    """Convert frames to a NumPy array of a layout and range of :func:`~..frame_format.to_frames`, its exact inverse.
 
-    One rule of rounding: a value is p / 255 (``zero_one``) or p / 127.5 - 1 (``minus_one_one``), exactly, then rounded
-    once, half to even, to ``dtype``.
-
-    ``uint8`` that only changes its axes is not copied: the result is a view of ``frames``.
+    A value is p / 255 (``zero_one``) or p / 127.5 - 1 (``minus_one_one``), rounded once, half to even, to ``dtype``.
+    With ``uint8``, the result is a view of ``frames``.
 
     Args:
-        frames: (frames, height, width, 3) or, of one picture, (height, width, 3), uint8 RGB.
-        layout: one of ``hwc chw thwc tchw bcthw bvtchw``; those without ``t`` take one picture.
+        frames: (frames, height, width, 3), or (height, width, 3) for one frame, uint8 RGB.
+        layout: one of ``hwc chw thwc tchw bcthw bvtchw``; those without ``t`` take one frame.
         value_range: one of ``uint8 zero_one minus_one_one``.
-        dtype: of the floating-point ranges, ``float16 float32 float64``.
-        views: for ``bvtchw``: how many pictures lie side by side in each frame.
+        dtype: ``float16 float32 float64``, for the floating-point ranges.
+        views: for ``bvtchw``, the number of views side by side in each frame.
 
     Raises:
-        ValueError: what does not fit together.
+        ValueError: the arguments are invalid or incompatible.
     """
     if dtype == "bfloat16":
         raise ValueError("NumPy has no bfloat16: ask for float32, or use to_tensor()")
@@ -53,19 +51,24 @@ def to_tensor(
     views: int = 1,
     device: Any = "cpu",
 ) -> Any:
-    """As :func:`to_array`, as a tensor of torch; ``dtype`` may be ``bfloat16``, which is rounded by way of float32.
+    """Convert frames to a torch tensor; see :func:`to_array`. ``bfloat16`` is rounded by way of float32.
 
     Args:
-        device: where it shall be. Elsewhere than on the CPU is a copy, and the only one that leaves the host.
+        frames: see :func:`to_array`.
+        layout: see :func:`to_array`.
+        value_range: see :func:`to_array`.
+        dtype: see :func:`to_array`; also ``bfloat16``.
+        views: see :func:`to_array`.
+        device: target device; other devices than the CPU need one copy.
 
     Raises:
-        ValueError: what does not fit together.
-        MissingDependencyError: no torch.
+        ValueError: the arguments are invalid or incompatible.
+        MissingDependencyError: torch is missing.
     """
     torch = require("torch", "torch", "make tensors")
     arranged = _arranged(frames, layout, value_range, dtype, views)
     if value_range == "uint8":
-        # torch shares the memory, and must not write to what is read-only
+        # the tensor shares the memory of the array, which must be writable
         tensor = torch.from_numpy(arranged if arranged.flags.writeable else arranged.copy())
     else:
         host = "float32" if dtype == "bfloat16" else dtype
@@ -103,7 +106,7 @@ def _check_frames(frames: NDArray[np.uint8]) -> None:
 
 
 def _table(value_range: str, dtype: str) -> NDArray[Any]:
-    """What each of the 256 bytes becomes."""
+    """The value of each of the 256 bytes."""
     levels = np.arange(256, dtype=np.float64)
     exact = levels / 255 if value_range == "zero_one" else (2 * levels - 255) / 255
     return exact.astype(dtype)

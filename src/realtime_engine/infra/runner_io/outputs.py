@@ -1,4 +1,4 @@
-"""Where a run puts its files."""
+"""Output files of a run: paths that are free, and statistics as JSON."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ..atomic_file import atomic_file, check_free
 
 
 def output_path(directory: str | os.PathLike[str], name: str, *, overwrite: bool = False) -> Path:
-    """The path of a file called ``name`` in ``directory``, which is made if need be.
+    """Return the path of an output file in ``directory``, which is created if missing.
 
-    Ask before the work begins: a run that cannot keep its result should not start.
+    Call it before the run, so that a run that cannot store its result does not start.
 
     Raises:
-        FileExistsError: there is such a file, and ``overwrite`` is not asked for; or ``directory`` is a file.
-        IsADirectoryError: there is a directory of that name.
-        ValueError: a name that is empty or leads elsewhere.
+        FileExistsError: the file exists and ``overwrite`` is false, or ``directory`` is a file.
+        IsADirectoryError: the path is a directory.
+        ValueError: the name is empty or contains a directory.
     """
     if name in ("", ".", "..") or "\0" in name or "/" in name or "\\" in name:
         raise ValueError(f"expected the name of a file without directories, got {name!r}")
@@ -42,30 +42,30 @@ STATS_VERSION = 1
 
 
 def write_stats(path: str | os.PathLike[str], stats: Mapping[str, Any], *, overwrite: bool = False) -> Path:
-    """Write ``stats`` as one JSON object with the members ``schema`` and ``version`` in front; whole or not at all.
+    """Write ``stats`` atomically as a JSON object that starts with the members ``schema`` and ``version``.
 
-    Numbers that JSON does not know (NaN, infinities) become null; NumPy scalars and arrays, fractions, paths, tuples
-    and sets (sorted by their text) become what is nearest to them.
+    NaN and infinities become null. NumPy scalars and arrays, fractions, paths, tuples and sets (sorted as text) become
+    the closest JSON type.
 
     Returns:
         The path.
 
     Raises:
-        TypeError: a value that is none of these; the message says where it is.
-        ValueError: ``stats`` has a ``schema`` or ``version`` of its own.
-        FileExistsError: there is such a file, and ``overwrite`` is not asked for.
-        OSError: it cannot be written.
+        TypeError: a value has another type; the message names its location.
+        ValueError: ``stats`` contains ``schema`` or ``version``.
+        FileExistsError: the file exists, and ``overwrite`` is false.
+        OSError: the file cannot be written.
     """
     taken = {"schema", "version"} & set(stats)
     if taken:
-        raise ValueError(f"stats have no member {sorted(taken)[0]!r} of their own: it says how to read the file")
+        raise ValueError(f"stats must not contain {sorted(taken)[0]!r}: the name is reserved for the file format")
     document = {"schema": STATS_SCHEMA, "version": STATS_VERSION, **to_json(stats)}
     text = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
     try:
         with atomic_file(path, overwrite=overwrite) as temporary:
             temporary.write_text(text, encoding="utf-8")
     except OSError as error:
-        if error.errno is None:  # it says already what is wrong
+        if error.errno is None:  # raised by AtomicFile with a complete message
             raise
         message = f"cannot write {path}: {error.strerror}; free some space, or write elsewhere"
         raise OSError(error.errno, message) from error
@@ -73,25 +73,25 @@ def write_stats(path: str | os.PathLike[str], stats: Mapping[str, Any], *, overw
 
 
 def read_stats(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What :func:`write_stats` wrote, without ``schema`` and ``version``.
+    """Read a file of :func:`write_stats`, without ``schema`` and ``version``.
 
     Raises:
-        ValueError: not such a file, or one of another version.
-        OSError: it cannot be read.
+        ValueError: the file has another format or version.
+        OSError: the file cannot be read.
     """
     try:
         document = json.loads(Path(path).read_bytes())
     except ValueError as error:
         raise ValueError(f"{path} is not JSON: {error}") from error
     if not isinstance(document, dict) or document.get("schema") != STATS_SCHEMA:
-        raise ValueError(f"{path} has no stats in it: expected an object with schema {STATS_SCHEMA!r}")
+        raise ValueError(f"{path} contains no statistics: expected an object with schema {STATS_SCHEMA!r}")
     if document.get("version") != STATS_VERSION:
         raise ValueError(f"{path} has stats of version {document.get('version')!r}, this program reads {STATS_VERSION}")
     return {key: value for key, value in document.items() if key not in ("schema", "version")}
 
 
 def to_json(value: Any, where: str = "stats") -> Any:
-    """``value`` in the types of JSON, as of :func:`write_stats`; ``where`` it is, for the error."""
+    """Convert ``value`` to JSON types, see :func:`write_stats`; ``where`` is its location for error messages."""
     if value is None or isinstance(value, str | bool):
         return str(value) if isinstance(value, str) else value
     if isinstance(value, Mapping):

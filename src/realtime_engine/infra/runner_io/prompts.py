@@ -1,4 +1,4 @@
-"""Prompts: given as they are, or in a text file."""
+"""Prompts, given as text or in a file."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ MAX_BYTES = 1 << 20
 
 
 def load_prompt(source: str | Path) -> str:
-    """One prompt: a string is the prompt, of a :class:`~pathlib.Path` it is the first line that is not empty.
+    """Load one prompt: a string itself, or the first non-empty line of a file given as :class:`~pathlib.Path`.
 
     Raises:
-        InputError: it is empty, or the file is not UTF-8 or larger than 1 MiB.
+        InputError: the prompt is empty, or the file is not UTF-8 or larger than 1 MiB.
         OSError: the file cannot be read.
     """
     return load_prompts(source)[0]
 
 
 def load_prompts(source: str | Path | Iterable[str]) -> list[str]:
-    """Several prompts: the one string, all lines of the file that are not empty, or the strings of the list.
+    """Load prompts: a single string, the non-empty lines of a file, or a list of strings.
 
-    White space around a prompt is no part of it.
+    Leading and trailing white space is removed.
 
     Raises:
-        InputError: there is none, one of a list is empty, or the file is not UTF-8 or larger than 1 MiB.
+        InputError: there is no prompt, a prompt is empty, or the file is not UTF-8 or larger than 1 MiB.
         OSError: the file cannot be read.
     """
     if isinstance(source, Path):
@@ -46,7 +46,7 @@ def _of_file(path: Path) -> list[str]:
     with open(path, "rb") as file:
         content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
-        raise InputError(path, f"it is larger than {MAX_BYTES} bytes", "give a text file with a prompt a line")
+        raise InputError(path, f"it is larger than {MAX_BYTES} bytes", "give a text file with one prompt per line")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""Films, picture by picture or as a whole."""
+"""Videos: decoding frame by frame, and loading as an array."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .images import MAX_PIXELS, NAMES
 
 _UNSPECIFIED, _BT709 = 2, 1
 _HD_ROWS = 720
-_ACCURATE = 0x2 | 0x2000 | 0x40000  # swscale's bilinear, full_chroma_int, accurate_rnd: 4 to 10 dB finer
+_ACCURATE = 0x2 | 0x2000 | 0x40000  # swscale's bilinear, full_chroma_int, accurate_rnd: 4 to 10 dB better
 _TONE_MAP = (
     "map it to SDR first: ffmpeg -i IN -vf zscale=t=linear:npl=100,tonemap=hable,zscale=p=709:t=709:m=709:r=tv,"
     "format=yuv420p OUT"
@@ -29,22 +29,22 @@ _TONE_MAP = (
 
 
 class Film:
-    """Decodes the first video stream of a file; a context manager.
+    """Decodes the first video stream of a file. A context manager.
 
-    Files that a playlist names are not opened.
+    Files referenced by a playlist are not opened.
 
     Args:
         av: the module.
-        file: what to read, which can seek.
-        source: what it is called in errors.
+        file: a seekable file.
+        source: name of the file in error messages.
 
     Attributes:
         source: as given.
-        rate: frames per second as the file has it, if it does.
+        rate: frames per second stored in the file; ``None`` if missing.
 
     Raises:
-        InputError: it is no film, or has no video.
-        MissingCodecError: there is no decoder for it.
+        InputError: it is not a video file, or has no video stream.
+        MissingCodecError: PyAV has no decoder for it.
     """
 
     def __init__(self, av: Any, file: IO[bytes], source: object) -> None:
@@ -64,10 +64,11 @@ class Film:
         self.rate: Fraction | None = self._stream.average_rate or None
 
     def frames(self) -> Iterator[tuple[Fraction, NDArray[np.uint8]]]:
-        """The time in seconds and the pixels, (height, width, 3) uint8 RGB, of each picture.
+        """Yield the time in seconds and the pixels, (height, width, 3) uint8 RGB, of each frame.
 
         Raises:
-            InputError: it is broken, cut off, too large, HDR, turned by no right angle, or a picture has no time.
+            InputError: the file is damaged, truncated, too large, HDR, or rotated by an angle that is not a multiple
+                of 90 degrees, or a frame has no time.
         """
         count, broken, time = 0, False, None
         try:
@@ -86,7 +87,7 @@ class Film:
             raise InputError(self.source, f"it is broken or cut off within {count} frames", "get or export it again")
 
     def empty(self) -> InputError:
-        """What to raise if there was no frame."""
+        """The error for a file without frames."""
         return InputError(self.source, "it has no frame", "give a film with at least one picture")
 
     def __enter__(self) -> Film:
@@ -117,7 +118,7 @@ class Film:
             )
 
     def _time(self, frame: Any, before: Fraction | None) -> Fraction:
-        """Containers without times of pictures (AVI, bare H.264) have a steady rate instead."""
+        """Containers without timestamps (AVI, raw H.264) have a constant rate instead."""
         if frame.pts is not None and self._container.format.name != "avi":
             return Fraction(frame.pts * frame.time_base)
         if self.rate is None:
@@ -129,15 +130,15 @@ class Film:
         name = NAMES.get(int(self._stream.codec_context.color_trc))
         if name is not None:
             raise InputError(self.source, f"it is HDR ({name}), and models take SDR", _TONE_MAP)
-        unlabelled = int(frame.colorspace) == _UNSPECIFIED and frame.height >= _HD_ROWS
-        matrix = _BT709 if unlabelled else None  # what players assume too
-        width = max(round(frame.width * (self._stream.sample_aspect_ratio or 1)), 1)  # of square pixels
+        unlabeled = int(frame.colorspace) == _UNSPECIFIED and frame.height >= _HD_ROWS
+        matrix = _BT709 if unlabeled else None  # the default of players
+        width = max(round(frame.width * (self._stream.sample_aspect_ratio or 1)), 1)  # in square pixels
         self._check_size(width, frame.height)
         rgb = frame.reformat(width, format="rgb24", src_colorspace=matrix, interpolation=_ACCURATE).to_ndarray()
         return np.ascontiguousarray(self._turned(rgb, frame))
 
     def _turned(self, pixels: NDArray[np.uint8], frame: Any) -> NDArray[np.uint8]:
-        """As the display matrix (ISO/IEC 14496-12, 6.2.2) says: column' = a x + c y, row' = b x + d y."""
+        """Apply the display matrix (ISO/IEC 14496-12, 6.2.2): column' = a x + c y, row' = b x + d y."""
         matrices = [bytes(data) for data in frame.side_data if data.type.name == "DISPLAYMATRIX"]
         if not matrices:
             return pixels
@@ -147,18 +148,18 @@ class Film:
         elif a == d == 0 and b and c:
             pixels, columns, rows = pixels.transpose(1, 0, 2), c, b
         else:
-            raise InputError(self.source, "it is to be turned by no right angle", "export it upright")
+            raise InputError(self.source, "its rotation is not a multiple of 90 degrees", "export it upright")
         return pixels[:: 1 if rows > 0 else -1, :: 1 if columns > 0 else -1]
 
 
 MAX_BYTES = 2 << 30
 
-_EVENNESS = 0.25  # of a frame: containers with a clock of milliseconds shift frames that much
+_EVENNESS = 0.25  # frames; containers with millisecond timestamps shift frames by as much
 
 
 @dataclass(frozen=True, eq=False)
 class Video:
-    """A film as a whole.
+    """A loaded video.
 
     Attributes:
         frames: (frames, height, width, 3) uint8 RGB.
@@ -172,9 +173,12 @@ class Video:
 def load_first_frame(
     source: str | os.PathLike[str], *, cache: Cache | None = None, sha256: str | None = None
 ) -> NDArray[np.uint8]:
-    """The first picture of a film, of which no more is read than that takes.
+    """Load the first frame of a video, reading no more than necessary.
 
-    Arguments and errors: those of :func:`load_video`. Returns (height, width, 3) uint8 RGB.
+    Arguments and errors are those of :func:`load_video`.
+
+    Returns:
+        (height, width, 3) uint8 RGB.
     """
     with _opened(source, cache, sha256) as film:
         for _, pixels in film.frames():
@@ -191,21 +195,25 @@ def load_video(
     cache: Cache | None = None,
     sha256: str | None = None,
 ) -> Video:
-    """A film, or the beginning of one, turned as it is meant to be seen.
+    """Load a video, or the beginning of one, with its rotation applied.
 
     Args:
         source: a path, or an http or https URL.
-        fps: the rate to bring it to: at each of its ticks the picture is taken that is shown then. By default the
-            film's own rate, which must be a steady one.
-        max_frames: where to stop.
-        max_bytes: how large the result may be.
-        cache, sha256: those of :func:`~.cache.local_path`.
+        fps: target rate; each output frame is the one displayed at its time. By default the rate of the video, which
+            must then be constant.
+        max_frames: maximum number of frames.
+        max_bytes: maximum size of the result.
+        cache: see :func:`~.cache.local_path`.
+        sha256: see :func:`~.cache.local_path`.
 
     Raises:
-        InputError: it is no film, has no picture, is broken or cut off, too large, HDR (PQ or HLG), of changing size,
-            or of no steady rate.
-        FileNotFoundError, FetchError: it is not there.
-        MissingCodecError, MissingDependencyError: no decoder for it, no PyAV.
+        InputError: it is not a video, has no frames, is damaged, truncated, too large or HDR (PQ or HLG), or its size
+            or rate varies.
+        FileNotFoundError: the file does not exist.
+        FetchError: the download failed.
+        MissingCodecError: PyAV has no decoder for it.
+        MissingDependencyError: PyAV is missing.
+        ValueError: ``fps`` or ``max_frames`` is invalid.
     """
     if fps is not None and (isinstance(fps, float) or fps <= 0):
         raise ValueError(f"fps is a whole number or a Fraction above 0, got {fps!r}")
@@ -254,7 +262,7 @@ def _collected(
 def _resampled(
     timed: Iterator[tuple[Fraction, NDArray[np.uint8]]], fps: Fraction
 ) -> Iterator[tuple[Fraction, NDArray[np.uint8]]]:
-    """At each tick the newest picture whose time has come; the last one is shown as long as the one before it."""
+    """The frame displayed at each tick. The last frame is displayed as long as the one before it."""
     begin, ticks, last, shown_for = Fraction(0), 0, None, 1 / fps
     for time, pixels in timed:
         if last is None:
@@ -276,7 +284,7 @@ def _steady_rate(film: Film, times: list[Fraction]) -> Fraction:
         return film.rate or Fraction(1)
     interval = (times[-1] - times[0]) / count
     if film.rate and abs(interval * film.rate - 1) * count < _EVENNESS:
-        interval = 1 / film.rate  # exactly what is meant, where the clock is coarse
+        interval = 1 / film.rate  # the exact rate, if the timestamps are coarse
     for at, time in enumerate(times):
         if interval <= 0 or abs(time - times[0] - at * interval) > _EVENNESS * interval:
             raise InputError(

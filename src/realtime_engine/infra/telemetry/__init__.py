@@ -1,1 +1,1 @@
-"""Latency records, traces and process statistics."""
+"""Latency records, traces, spans and process statistics."""

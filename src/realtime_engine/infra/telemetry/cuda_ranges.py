@@ -1,6 +1,6 @@
-"""What a model does with its time: named ranges on the host and on CUDA streams, and what each of them waited for.
+"""Named time ranges on the host and on CUDA streams, with their dependencies.
 
-Opt-in, for a model's own code::
+Optional, for the code of a model::
 
     ranges = RangeRecorder()
     with ranges.host("tokenize") as tokens:
@@ -9,9 +9,8 @@ Opt-in, for a model's own code::
         ...
     trace = {"traceEvents": range_events(ranges.collect(), "my model")}
 
-On a CUDA stream a range is two events, which the device stamps when it gets there. They are read when they are done
-and never waited for, so that nothing on the way of a chunk is synchronised; the one exception is
-:meth:`RangeRecorder.calibrate`.
+On a CUDA stream, a range is a pair of events with device timestamps. They are read once they are complete, without
+synchronization; the only exception is :meth:`RangeRecorder.calibrate`.
 """
 
 from __future__ import annotations
@@ -31,14 +30,15 @@ _NS_PER_MS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class TimedRange:
-    """One range.
+    """A finished range.
 
     Attributes:
         id: unique in its recorder.
-        track: where it ran: the thread's name, or the CUDA stream.
-        begin_ns, end_ns: in nanoseconds of the recorder's clock.
-        after: ids of ranges that it depended on.
-        metadata: what else was said of it.
+        name: name of the range.
+        track: name of the thread, or the CUDA stream.
+        begin_ns, end_ns: nanoseconds of the recorder's clock.
+        after: ids of the ranges that it depends on.
+        metadata: further values given by the caller.
     """
 
     id: int
@@ -69,21 +69,23 @@ class _Anchor:
 
 
 class RangeRecorder:
-    """Keeps the newest ranges, in bounded memory. All methods from any thread.
+    """Records ranges in bounded memory. Thread-safe.
 
     Args:
-        capacity: how many finished ranges are kept, and how many on the device may be unfinished; older ones are
-            forgotten.
-        clock: what host ranges are stamped by.
+        capacity: maximum number of finished ranges, and of unfinished ranges on the device. The oldest are dropped.
+        clock: clock of host ranges.
 
     Attributes:
-        forgotten: ranges that nobody collected in time.
+        dropped: ranges dropped before they were collected.
+
+    Raises:
+        ValueError: ``capacity`` is below 1.
     """
 
     def __init__(self, capacity: int = 2048, clock: Clock = MONOTONIC) -> None:
         if capacity < 1:
             raise ValueError(f"capacity must be 1 or more, got {capacity!r}")
-        self.forgotten = 0
+        self.dropped = 0
         self._capacity = capacity
         self._clock = clock
         self._ids = itertools.count(1)
@@ -94,7 +96,7 @@ class RangeRecorder:
 
     @contextmanager
     def host(self, name: str, *, after: Iterable[int] = (), **metadata: Any) -> Iterator[int]:
-        """A range on the calling thread; gives its id."""
+        """Record a range on the calling thread; yields its id."""
         number, begin_ns = next(self._ids), self._clock.now_ns()
         try:
             yield number
@@ -106,9 +108,9 @@ class RangeRecorder:
 
     @contextmanager
     def cuda(self, name: str, torch: Any, *, after: Iterable[int] = (), **metadata: Any) -> Iterator[int]:
-        """A range on the current CUDA stream: from where the device gets to what is enqueued inside, to its end.
+        """Record a range on the current CUDA stream: the execution of the work enqueued inside; yields its id.
 
-        Without a CUDA device it is a range of the host.
+        Without a CUDA device, this records a host range.
         """
         if not torch.cuda.is_available():
             with self.host(name, after=after, **metadata) as number:
@@ -130,11 +132,13 @@ class RangeRecorder:
                 self._pending.append(pending)
                 if len(self._pending) > self._capacity:
                     self._pending.popleft()
-                    self.forgotten += 1
+                    self.dropped += 1
 
     def calibrate(self, torch: Any) -> None:
-        """Find out when the current device's clock is what on the host's. Waits for the current stream: call it at the
-        start, before what is timed; the first range of a device does so by itself.
+        """Measure the offset between the clocks of host and current device.
+
+        This synchronizes the current stream, so call it before the work to be timed. The first range on a device calls
+        it implicitly.
         """
         stream = torch.cuda.current_stream()
         event = torch.cuda.Event(enable_timing=True)
@@ -144,7 +148,7 @@ class RangeRecorder:
         self._anchors[stream.device] = _Anchor(event, self._clock.now_ns())
 
     def collect(self) -> list[TimedRange]:
-        """The finished ranges since the last call, oldest first. Those that the device has not finished come later."""
+        """Return the ranges finished since the last call, oldest first. Unfinished ranges are kept for a later call."""
         with self._lock:
             unfinished: deque[_Pending] = deque()
             for pending in self._pending:
@@ -166,16 +170,18 @@ class RangeRecorder:
         self._finished.append(timed)
         if len(self._finished) > self._capacity:
             self._finished.popleft()
-            self.forgotten += 1
+            self.dropped += 1
 
 
 def range_events(ranges: Iterable[TimedRange], process: str, pid: int = 1) -> list[dict[str, Any]]:
-    """The ranges in the Trace Event Format, for ``traceEvents``: a track for each thread and stream, an arrow from each
-    range to those that depended on it.
+    """The ranges as events of the Trace Event Format, with a track for each thread and stream.
+
+    Flow arrows connect each range to those that depend on it.
 
     Args:
-        process: what its group of tracks is called.
-        pid: number of that group, which other events of the same trace must not have.
+        ranges: the ranges.
+        process: name of the group of tracks.
+        pid: number of the group, unique in the trace.
     """
     known = {timed.id: timed for timed in ranges}
     tracks = {track: number for number, track in enumerate(dict.fromkeys(t.track for t in known.values()), 1)}

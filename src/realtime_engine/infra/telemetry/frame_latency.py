@@ -1,4 +1,4 @@
-"""Joins what the server knows of a frame with what its viewer tells of it, by the frame's identity."""
+"""Latency join: matches the server's timestamps of a frame with those reported by its viewers."""
 
 from __future__ import annotations
 
@@ -10,38 +10,43 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ...core.clock import MONOTONIC, NS_PER_S, Clock
 from ...core.messages import Stamps
+from ...core.statistics import RollingWindow
 from ..frame import FrameId
-from .timing import FrameRecord, Milestone, RollingWindow, StageTimes
+from .timing import FrameRecord, Milestone, StageTimes
 
 NS_PER_MS = 1_000_000
 SESSION_WINDOW = 256
 
-_MAX_PENDING = 256  # frames of one viewer that wait to be told of
+_MAX_PENDING = 256  # frames of one viewer without a report
 _MAX_RECORDS = 2048
 _MAX_SHOWN = 64
 _MAX_UNCERTAINTY_NS = NS_PER_S // 2
-_SLACK_NS = 50 * NS_PER_MS  # a busy event loop notes late that a frame has been sent
-_REPEATED_NS = 2 * NS_PER_S  # a frame that waits so long for pacing is an old one, shown again to somebody who came
-_INPUT_NS = 5 * NS_PER_S  # an input that waits so long for a step met a paused session
+_SLACK_NS = 50 * NS_PER_MS  # a busy event loop records the time of sending late
+_REPEATED_NS = 2 * NS_PER_S  # a frame with a longer pacing delay is an old one, repeated for a new viewer
+_INPUT_NS = 5 * NS_PER_S  # an input with a longer delay was received while the session was paused
 
 FrameKey: TypeAlias = tuple[int, int, int]  # epoch, seq, index
 
 
 class PageClock(NamedTuple):
-    """A page's estimate: its milliseconds plus ``offset_ms`` are the server's, give or take ``uncertainty_ms``."""
+    """A page's clock estimate: server time = page time + ``offset_ms`` ± ``uncertainty_ms``."""
 
     offset_ms: float
     uncertainty_ms: float
 
     def to_ns(self, page_ms: float) -> int:
+        """Convert page time in milliseconds to server time in nanoseconds."""
         return round((page_ms + self.offset_ms) * NS_PER_MS)
 
 
 class PresentedFrame(NamedTuple):
-    """What a page tells of a frame, in milliseconds of its own clock; ``None`` where its browser does not say.
+    """A page's report on a frame. Times are milliseconds of the page's clock, ``None`` if the browser lacks them.
 
     Attributes:
-        press_seq, pressed: of the oldest key press that this frame is the first to show.
+        key: identity of the frame.
+        received, decoded, presented: times of the frame.
+        press_seq: sequence number of the oldest key press that this frame is the first to show.
+        pressed: time of that key press.
     """
 
     key: FrameKey
@@ -54,12 +59,13 @@ class PresentedFrame(NamedTuple):
 
 @dataclass
 class JoinCounts:
-    """What became of frames that were sent, and of what pages told.
+    """Outcomes of sent frames and of reports.
 
     Attributes:
-        joined: frames whose record is complete. unpresented: frames of which no page told in time.
-        unknown: told of a frame that was never sent, or long ago, or twice.
-        implausible: told of moments that cannot be, or by a clock that is too uncertain.
+        joined: frames with a complete record.
+        unpresented: frames without a report in time.
+        unknown: reports on frames that were not sent, or too long ago, or already reported.
+        implausible: reports with impossible times, or from a clock with too much uncertainty.
     """
 
     joined: int = 0
@@ -70,10 +76,13 @@ class JoinCounts:
 
 @dataclass
 class FrameTotals:
-    """Of all sessions of a server, ended ones included; ``uncertainty`` is that of their pages' clocks.
+    """Totals over all sessions of a server, including ended ones.
 
     Attributes:
-        on_joined: told of each frame whose record is complete.
+        times: latency of each stage.
+        counts: outcomes of frames and reports.
+        uncertainty: uncertainty of the pages' clocks, in nanoseconds.
+        on_joined: called with each complete record.
     """
 
     times: StageTimes = field(default_factory=StageTimes)
@@ -87,22 +96,22 @@ class _Viewer:
     transport: str
     newest: FrameKey = (-1, -1, -1)
     pending: OrderedDict[FrameKey, FrameRecord] = field(default_factory=OrderedDict)
-    answered: Any = None  # newest action that was shown to it
+    shown_action: Any = None  # newest action shown to the viewer
     has_seen: bool = False
 
 
 class FrameLatencyTracker:
-    """The frames of one session, from encoding to presentation. Belongs to one event loop; memory is bounded.
+    """Tracks the frames of one session from encoding to presentation. Belongs to one event loop; memory is bounded.
 
-    Viewers by WebRTC and the like have names. Those by MJPEG share one encode and have none: each of them may tell of a
-    frame, and what answers an input for the first of them does so for all.
+    WebRTC and WebCodecs viewers have names. MJPEG viewers share one encode and have none: each of them may report a
+    frame, and a frame that answers an input for the first of them does so for all.
 
     Args:
-        totals: counts along, for all sessions together.
-        clock: what frames are stamped by.
+        totals: totals over all sessions, updated as well.
+        clock: clock of the server's timestamps.
 
     Attributes:
-        times: rolling numbers of this session.
+        times: latency of each stage in this session.
     """
 
     def __init__(self, totals: FrameTotals, clock: Clock = MONOTONIC) -> None:
@@ -113,12 +122,12 @@ class FrameLatencyTracker:
         self._paced: OrderedDict[FrameKey, int] = OrderedDict()
         self._records: deque[FrameRecord] = deque(maxlen=_MAX_RECORDS)
 
-    # -- what the server knows
+    # -- timestamps of the server
 
     def sent(
         self, viewer: str | None, transport: str, frame: FrameId, *, paced_ns: int, encoded_ns: int, sent_ns: int | None
     ) -> None:
-        """A frame has gone to a viewer; ``sent_ns`` is ``None`` where nobody knows when."""
+        """Record that a frame was sent to a viewer; ``sent_ns`` is ``None`` if the time is unknown."""
         stamps, key = frame.stamps, _key(frame)
         known = self._viewers.get(viewer)
         if known is None:
@@ -135,57 +144,57 @@ class FrameLatencyTracker:
             self._totals.counts.unpresented += not lost.is_presented
 
     def shown(self, frame: FrameId) -> None:
-        """A frame was shown to those whose encode is shared; see :meth:`encoded`."""
+        """Record that a frame was published to viewers that share an encode; see :meth:`encoded`."""
         self._paced[_key(frame)] = self._clock.now_ns()
         if len(self._paced) > _MAX_SHOWN:
             self._paced.popitem(last=False)
 
     def encoded(self, frame: FrameId, transport: str) -> None:
-        """A frame is encoded for viewers without a name. Those that were shown before anybody watched are left out."""
+        """Record that a frame was encoded for unnamed viewers. Frames published without a viewer are ignored."""
         paced_ns = self._paced.get(_key(frame))
         if paced_ns is not None:
             self.sent(None, transport, frame, paced_ns=paced_ns, encoded_ns=self._clock.now_ns(), sent_ns=None)
 
     def left(self, viewer: str | None) -> None:
-        """Nothing more will be told by this viewer."""
-        gone = self._viewers.pop(viewer, None)
-        if gone is not None:
-            self._totals.counts.unpresented += sum(not record.is_presented for record in gone.pending.values())
+        """Remove a viewer that disconnected."""
+        removed = self._viewers.pop(viewer, None)
+        if removed is not None:
+            self._totals.counts.unpresented += sum(not record.is_presented for record in removed.pending.values())
 
-    # -- what viewers tell
+    # -- reports of viewers
 
     def presented(self, viewer: str | None, frames: Iterable[PresentedFrame], clock: PageClock) -> None:
-        """A viewer has shown frames. What fits to none of those that were sent to it is counted and forgotten."""
+        """Process a viewer's report. A report that matches no sent frame is counted and discarded."""
         known = self._viewers.get(viewer)
         self._totals.uncertainty.record(round(clock.uncertainty_ms * NS_PER_MS))
-        for told in frames:
-            record = None if known is None else _awaited(known, told.key)
+        for report in frames:
+            record = None if known is None else _pending_record(known, report.key)
             if known is None or record is None:
                 self._totals.counts.unknown += 1
-            elif not self._complete(record, told, clock):
+            elif not self._complete(record, report, clock):
                 self._totals.counts.implausible += 1
             else:
-                self._count(known, record, told)
+                self._count(known, record, report)
 
     def transport_of(self, viewer: str | None) -> str | None:
-        """How a viewer is sent its frames; ``None`` when there is no such viewer."""
+        """The transport of a viewer; ``None`` if there is no such viewer."""
         known = self._viewers.get(viewer)
         return None if known is None else known.transport
 
     def records(self, since_ns: int) -> list[FrameRecord]:
-        """Frames shown to anybody since then, oldest first, complete or not; at most 2048."""
+        """Records of frames published since ``since_ns``, oldest first, complete or not; at most 2048."""
         return [record for record in self._records if (record.times[Milestone.PACED] or 0) >= since_ns]
 
-    # -- within
+    # -- internals
 
-    def _complete(self, record: FrameRecord, told: PresentedFrame, clock: PageClock) -> bool:
-        """Fill the viewer's moments in, each no earlier than the last; false and nothing done if they cannot be."""
+    def _complete(self, record: FrameRecord, report: PresentedFrame, clock: PageClock) -> bool:
+        """Add the viewer's times, each no earlier than the last. Returns false, without a change, if implausible."""
         if clock.uncertainty_ms * NS_PER_MS > _MAX_UNCERTAINTY_NS:
             return False
         tolerance_ns = math.ceil(clock.uncertainty_ms * NS_PER_MS) + _SLACK_NS
         latest_ns = record.times[Milestone.SENT] or record.times[Milestone.ENCODED] or 0
         found: list[int | None] = []
-        for page_ms in (told.received, told.decoded, told.presented):
+        for page_ms in (report.received, report.decoded, report.presented):
             if page_ms is None:
                 found.append(None)
                 continue
@@ -196,30 +205,30 @@ class FrameLatencyTracker:
             found.append(latest_ns)
         record.times[Milestone.RECEIVED :] = found
         record.uncertainty_ns = round(clock.uncertainty_ms * NS_PER_MS)
-        self._answer(record, told, clock)
+        self._match_input(record, report, clock)
         return True
 
-    def _answer(self, record: FrameRecord, told: PresentedFrame, clock: PageClock) -> None:
-        """Find out whether this is the frame in which its viewer first saw an input."""
+    def _match_input(self, record: FrameRecord, report: PresentedFrame, clock: PageClock) -> None:
+        """Determine whether this frame is the first to show an input to its viewer."""
         known, action = self._viewers[record.viewer], record.id.action_id
         received_ns, begin_ns = record.times[Milestone.INPUT], record.times[Milestone.STEP_BEGIN]
         if received_ns is not None and begin_ns is not None and begin_ns - received_ns <= _INPUT_NS:
-            is_news = known.has_seen and action is not None and action != known.answered
-            record.is_answer = record.is_answer or is_news
-        known.answered, known.has_seen = action, True
-        if not record.is_answer or received_ns is None or told.pressed is None:
+            is_new = known.has_seen and action is not None and action != known.shown_action
+            record.is_answer = record.is_answer or is_new
+        known.shown_action, known.has_seen = action, True
+        if not record.is_answer or received_ns is None or report.pressed is None:
             return
-        pressed_ns, presented_ns = clock.to_ns(told.pressed), record.times[Milestone.PRESENTED]
+        pressed_ns, presented_ns = clock.to_ns(report.pressed), record.times[Milestone.PRESENTED]
         if presented_ns is not None and 0 <= presented_ns - pressed_ns <= _INPUT_NS:
-            record.knows_uplink = told.press_seq == action
+            record.knows_uplink = report.press_seq == action
             record.times[Milestone.PRESSED] = min(pressed_ns, received_ns) if record.knows_uplink else pressed_ns
 
-    def _count(self, known: _Viewer, record: FrameRecord, told: PresentedFrame) -> None:
+    def _count(self, known: _Viewer, record: FrameRecord, report: PresentedFrame) -> None:
         self._totals.counts.joined += 1
-        if known.pending[told.key] is not record:
+        if known.pending[report.key] is not record:
             self._records.append(record)
         if record.viewer is not None:
-            del known.pending[told.key]
+            del known.pending[report.key]
         durations = list(record.durations())
         self.times.record(record.transport, durations)
         self._totals.times.record(record.transport, durations)
@@ -227,8 +236,8 @@ class FrameLatencyTracker:
             self._totals.on_joined(record)
 
 
-def _awaited(known: _Viewer, key: FrameKey) -> FrameRecord | None:
-    """The record that waits for this viewer's word; for one without a name a new one, if another has had its say."""
+def _pending_record(known: _Viewer, key: FrameKey) -> FrameRecord | None:
+    """The record without a report. Of unnamed viewers, each further report of a frame gets a new record."""
     record = known.pending.get(key)
     if record is None or not record.is_presented:
         return record

@@ -1,6 +1,6 @@
-"""Frames as OpenTelemetry spans, for whoever collects them with the rest of a system's traces.
+"""Exports frames as OpenTelemetry spans.
 
-The package ``opentelemetry-api`` is needed (the extra ``otel`` brings it with an exporter), and imported only here.
+Needs ``opentelemetry-api``, which the extra ``otel`` installs with an exporter.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ _SCOPE = "realtime_engine"
 
 
 class SpanSender:
-    """Makes a span of each frame, from its first to its last known moment, with a child for each stage.
+    """Creates a span for each frame, from its first to its last known milestone, with a child span for each stage.
 
     Args:
-        provider: an OpenTelemetry ``TracerProvider``; by default the one that the process has set.
+        provider: an OpenTelemetry ``TracerProvider``; by default the global one.
 
     Raises:
-        ImportError: OpenTelemetry is not installed; it says what to install.
+        ImportError: OpenTelemetry is not installed; the message names the extra.
     """
 
     def __init__(self, provider: Any = None) -> None:
         self._api = _import("opentelemetry.trace")
         self._tracer = self._api.get_tracer(_SCOPE, tracer_provider=provider)
-        # Spans are stamped by the wall clock, frames by the monotonic one; their distance is taken once, so that no
-        # correction of the wall clock tears a frame apart.
+        # Spans use the wall clock, frames the monotonic clock. The offset is measured once, so that an adjustment of
+        # the wall clock cannot distort a frame.
         self._offset_ns = time.time_ns() - time.monotonic_ns()
 
     @classmethod
     def exporting(cls) -> SpanSender:
-        """To the provider that the process has set; without one, by OTLP over HTTP as the ``OTEL_*`` variables say."""
+        """Use the global provider, or else an OTLP exporter over HTTP, configured by the ``OTEL_*`` variables."""
         api = _import("opentelemetry.trace")
         if not isinstance(api.get_tracer_provider(), api.ProxyTracerProvider):
             return cls()
@@ -44,9 +44,9 @@ class SpanSender:
         return cls(provider)
 
     def send(self, record: FrameRecord) -> None:
-        """Give a frame to the tracer, whose provider samples and exports. Nothing for one without two moments."""
-        moments = [moment for moment in record.times if moment is not None]
-        if len(moments) < 2:
+        """Create the spans of a frame. A frame with fewer than two known times is ignored."""
+        known_ns = [time_ns for time_ns in record.times if time_ns is not None]
+        if len(known_ns) < 2:
             return
         frame = record.id
         attributes = {
@@ -58,7 +58,7 @@ class SpanSender:
             "realtime_engine.answers_input": record.is_answer,
             "realtime_engine.clock_uncertainty_s": record.uncertainty_ns / 1e9,
         }
-        begin_ns, end_ns = min(moments) + self._offset_ns, max(moments) + self._offset_ns
+        begin_ns, end_ns = min(known_ns) + self._offset_ns, max(known_ns) + self._offset_ns
         root = self._tracer.start_span("frame", start_time=begin_ns, attributes=attributes)
         if root.is_recording():
             context = self._api.set_span_in_context(root)

@@ -1,8 +1,8 @@
-"""The frames of sessions as a trace in the JSON format of Chrome (Trace Event Format), which ui.perfetto.dev opens.
+"""Exports the frames of sessions in the Chrome Trace Event Format, which ui.perfetto.dev opens.
 
-Each stage has a track of its own; where two frames are in one stage at once, the later one is drawn on a further track.
-Arrows lead from an input through the stages of the first frame that shows it to its presentation, and likewise from the
-step of every other frame.
+Each stage has its own track. If two frames are in one stage at the same time, the later one is drawn on a further
+track. Flow arrows connect an input to the stages of the first frame that shows it, up to its presentation, and likewise
+the stages of every other frame from its step.
 """
 
 from __future__ import annotations
@@ -12,39 +12,39 @@ from typing import Any
 
 from .timing import PATH, FrameRecord, Milestone, Stage
 
-_FLOWS = 1 << 20  # numbers of arrows that are set aside for a session
-_SHARED = PATH[: [stage.name for stage in PATH].index("send")]  # stages that viewers of one encode have in common
-_LANES = 64  # numbers of tracks that are set aside for a stage
-_MIN_US = 1.0  # what is shorter is drawn so long, or no arrow could begin or end there
+_FLOWS = 1 << 20  # flow ids reserved for a session
+_SHARED = PATH[: [stage.name for stage in PATH].index("send")]  # stages shared by the viewers of one encode
+_LANES = 64  # track ids reserved for a stage
+_MIN_US = 1.0  # minimum length of a slice, so that flows can bind to it
 
 Event = dict[str, Any]
 
 
 def chrome_trace(records: Iterable[FrameRecord], title: str) -> dict[str, Any]:
-    """The trace of these frames.
+    """The trace of one session.
 
     Args:
-        records: in any order; stages of which a moment is missing are left out.
-        title: what the session is called.
+        records: frames in any order. Stages with an unknown time are left out.
+        title: name of the session.
 
     Returns:
-        An object for ``json.dumps``, with ``traceEvents``. Times are microseconds of the server's monotonic clock.
+        A JSON object with ``traceEvents``. Times are microseconds of the server's monotonic clock.
     """
     return chrome_traces({title: records})
 
 
 def chrome_traces(sessions: Mapping[str, Iterable[FrameRecord]]) -> dict[str, Any]:
-    """As :func:`chrome_trace`, of several sessions under each other: what each is called, and its frames."""
+    """The trace of several sessions: maps the name of each session to its frames; see :func:`chrome_trace`."""
     names: list[Event] = []
     drawn: list[Event] = []
     process = 1
     for index, (title, records) in enumerate(sessions.items()):
-        board = _Board(title, process)
+        session = _SessionTrace(title, process)
         for number, record in enumerate(sorted(records, key=_begin_ns), 1 + index * _FLOWS):
-            board.draw(record, number)
-        names += board.names
-        drawn += board.events
-        process = board.next_process
+            session.draw(record, number)
+        names += session.names
+        drawn += session.events
+        process = session.next_process
     return {"displayTimeUnit": "ms", "traceEvents": names + sorted(drawn, key=lambda event: event["ts"])}
 
 
@@ -52,8 +52,8 @@ def _begin_ns(record: FrameRecord) -> int:
     return record.times[Milestone.STEP_BEGIN] or 0
 
 
-class _Board:
-    """One session's. Its first process holds the stages of the server; viewers come after it."""
+class _SessionTrace:
+    """The events of one session. Its first process holds the stages of the server, the others those of the viewers."""
 
     def __init__(self, title: str, server: int) -> None:
         self._server = server
@@ -76,7 +76,7 @@ class _Board:
             self.events.append(flow | {"bp": "e"} if phase == "f" else flow)
 
     def _slice(self, record: FrameRecord, stage: Stage) -> Event:
-        """The slice of a stage of a frame; viewers of one encode share those of the server."""
+        """The slice of one stage of a frame. Viewers of one encode share the slices of the server."""
         span = record.span(stage)
         assert span is not None
         identity = record.id
@@ -104,7 +104,7 @@ class _Board:
         return self._processes[key]
 
     def _track(self, process: int, stage: Stage, begin_us: float, duration_us: float) -> int:
-        """The first track of the stage that is free; more than 64 at once share the last."""
+        """The first free track of the stage; more than 64 concurrent frames share the last one."""
         row = PATH.index(stage)
         ends = self._tracks.setdefault((process, row), [])
         free = (lane for lane, end in enumerate(ends) if end <= begin_us or lane == _LANES - 1)

@@ -1,21 +1,24 @@
-"""How late an event loop is: every callback that runs for long holds up all that wait behind it."""
+"""Event loop lag: the delay of timers, caused by long-running callbacks."""
 
 from __future__ import annotations
 
 import asyncio
 
 from ...core.clock import MONOTONIC, NS_PER_S, Clock
-from ...core.monitor import Histogram, HistogramSnapshot
+from ...core.statistics import RollingWindow, WindowSnapshot
 
 PERIOD_S = 0.02
 
 
 class LoopMonitor:
-    """Sets a timer again and again and records by how much it comes too late; about 0.1 % of a processor.
+    """Measures event loop lag with a periodic timer. Costs about 0.1 % of a core.
 
     Args:
-        period_s: from one timer to the next.
-        clock: measures the delay.
+        period_s: period of the timer in seconds.
+        clock: clock of the measurement.
+
+    Raises:
+        ValueError: the period is not above 0.
     """
 
     def __init__(self, period_s: float = PERIOD_S, clock: Clock = MONOTONIC) -> None:
@@ -23,29 +26,29 @@ class LoopMonitor:
             raise ValueError(f"a period is above 0 seconds, got {period_s!r}")
         self._period_ns = round(period_s * NS_PER_S)
         self._clock = clock
-        self._lag = Histogram()
+        self._lag = RollingWindow()
         self._due_ns = 0
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Watch the loop that runs. May be called again."""
+        """Start measuring the running loop. Idempotent."""
         if self._timer is None:
             self._set_timer(asyncio.get_running_loop())
 
     def stop(self) -> None:
-        """Watch no more. May be called again."""
+        """Stop measuring. Idempotent."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def snapshot(self) -> HistogramSnapshot:
-        """Delays so far; :attr:`HistogramSnapshot.max_ns` is the longest."""
+    def snapshot(self) -> WindowSnapshot:
+        """Lag so far; :attr:`WindowSnapshot.peak_ns` is the maximum."""
         return self._lag.snapshot()
 
     def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
         self._due_ns = self._clock.now_ns() + self._period_ns
-        self._timer = loop.call_later(self._period_ns / NS_PER_S, self._ring, loop)
+        self._timer = loop.call_later(self._period_ns / NS_PER_S, self._record_lag, loop)
 
-    def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _record_lag(self, loop: asyncio.AbstractEventLoop) -> None:
         self._lag.record(self._clock.now_ns() - self._due_ns)
         self._set_timer(loop)

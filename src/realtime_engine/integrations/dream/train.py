@@ -12,8 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ...infra.extras import MissingDependencyError, require
+from ...infra.signals import exit_code, raise_on_signals
 
 if __name__ == "__main__":  # before anything is imported that cannot be without: a sentence is better than a trace
+    raise_on_signals()
     try:
         require("torch", "torch", "train")
         require("rich", "serve", "train")
@@ -44,7 +46,6 @@ _ABOUT = (
     "Train the dream from nothing, evaluate it, and write weights and a model card: half an hour on two CPU cores. "
     "Stopped, the same command goes on from its last checkpoint, of which it writes one every 500 batches."
 )
-_STOPPED = 130
 _SMOKE_STEPS = 4
 _SMOKE_EVALUATION = {"walks": 4, "frames": 16, "pictures": 8}
 
@@ -64,9 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError, MissingDependencyError, FloatingPointError, torch.cuda.OutOfMemoryError) as error:
         console.print(f"error: {error}", style="red", markup=False)
         return 1
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         console.print(f"stopped; the same command {_onward(options.out / CHECKPOINT)}", markup=False)
-        return _STOPPED
+        return exit_code(interrupt)
     console.print(f"weights and card are in {options.out}: {_summary(report)}", markup=False)
     return 0
 
@@ -198,6 +199,6 @@ def _summary(report: Report) -> str:
 
 if __name__ == "__main__":
     status = main()
-    if status == _STOPPED:  # a thread may be at work yet, which the interpreter's own end would abort
+    if status > 128:  # a thread may be at work yet, which the interpreter's own end would abort
         os._exit(status)
     sys.exit(status)

@@ -173,9 +173,9 @@ def _strips(marks: _Marks, distance: Floats, height: int, width: int) -> _Strips
     across = (column.astype(np.float32) - marks.centre_x[mark]) / marks.radius_x[mark]
     across = across * across
     chord = marks.radius_y[mark] * np.sqrt(np.maximum(1 - across, 0))
-    centre = marks.centre_y[mark]
-    top = np.clip(np.ceil(centre - chord), 0, height).astype(np.int64)
-    bottom = np.clip(np.ceil(centre + chord), 0, height).astype(np.int64)
+    center = marks.centre_y[mark]
+    top = np.clip(np.ceil(center - chord), 0, height).astype(np.int64)
+    bottom = np.clip(np.ceil(center + chord), 0, height).astype(np.int64)
     return _Strips(mark, column, across, top, np.maximum(bottom, top))
 
 

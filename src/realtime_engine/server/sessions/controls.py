@@ -57,7 +57,7 @@ class SessionControls:
         log: SessionLog = UNRECORDED,
     ) -> None:
         self.state = state
-        self.state.on_release = lambda: log.noted("release")
+        self.state.on_release = lambda: log.record("release")
         self._log = log
         self._demo = demo
         self._session_id = session_id
@@ -94,7 +94,7 @@ class SessionControls:
         try:
             conditioning = self._demo.to_conditioning(window)
             edges = self.state.take_edges()
-            self._log.acting()
+            self._log.on_action()
             self._put(Action(self._session_id, conditioning, edges, window.action_id))
         except Exception as error:  # the demo's own code may raise anything
             _log.error("to_conditioning failed", error, self._session_id)
@@ -107,7 +107,7 @@ class SessionControls:
     def begin_anew(self, values: Mapping[str, Any], staged: StagedFields) -> None:
         """The engine is to begin anew with these fields, which are not in force before :meth:`has_begun`."""
         self._anew = values, staged
-        self._log.noted("act")
+        self._log.record("act")
         self.act()  # a new epoch begins without conditioning
 
     def has_begun(self, accepted: bool) -> None:
@@ -115,7 +115,7 @@ class SessionControls:
         if self._anew is None:
             return
         (values, _), self._anew = self._anew, None
-        self._log.begun(accepted)
+        self._log.on_reset_reply(accepted)
         for reply in self.state.update_fields(values) if accepted else ():  # a message since may rule them out
             self._tell(reply)
         self.act()
@@ -139,7 +139,7 @@ class SessionControls:
         except MessageRefused as refusal:
             replies = refusal.replies()
         if not replies:  # neither refused nor a ping
-            self._log.told(message)
+            self._log.on_message(message)
             self.act()
         self._arm()
         return replies

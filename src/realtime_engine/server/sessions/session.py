@@ -17,6 +17,7 @@ from ...core.messages import (
     Detach,
     Detached,
     Failed,
+    Finished,
     Rejected,
     Reset,
     ResetDone,
@@ -78,6 +79,7 @@ class DemoSession:
         self._resetting = asyncio.Lock()
         self._ending = False
         self._had_last_word = False
+        self._finished = False  # the rollout has ended: no chunk comes before a reset
         self._on_over = on_over
         self._snapshot: JpegFrame | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -185,9 +187,9 @@ class DemoSession:
         """
         self._life = asyncio.create_task(self._live(), name=f"session {self.id}")
         state = self.steering.state
-        self._log.attached(state.given_fields, state.drawn_fields)
+        self._log.on_attach(state.given_fields, state.drawn_fields)
         self._asking.ask(Attach(self.id, context))
-        self._log.noted("act")
+        self._log.record("act")
         self.steering.act()  # so that the first step knows the fields
         try:
             await self._asking.answer(self._asking.attached)
@@ -207,7 +209,7 @@ class DemoSession:
             self._check_alive()
             staged = stage_fields(self.steering.state, values)
             context = context_of(self._demo, self.steering.state.window(staged).fields)
-            self._log.noted("reset", fields=dict(values))
+            self._log.record("reset", fields=dict(values))
             self._asking.ask(Reset(self.id, context))
             self.steering.begin_anew(values, staged)
             await self._asking.answer(self._asking.reset)
@@ -286,7 +288,7 @@ class DemoSession:
             if self.recordings is not None:
                 await self.recordings.close()
             if self._recorder is not None:
-                self._recorder.forget(self.id)
+                self._recorder.end(self.id)
             logger.info("session %s is over", self.id)
             self._on_over(self)
 
@@ -294,8 +296,11 @@ class DemoSession:
         """Take note of what the engine says; false when that was its last word."""
         if isinstance(event, (Attached, ResetDone)):
             self.epoch = event.epoch
+            self._finished = False
             self.steering.has_begun(accepted=True)
             resolve(self._asking.attached if isinstance(event, Attached) else self._asking.reset, None)
+        elif isinstance(event, Finished):
+            self._finished = True
         elif isinstance(event, ActiveChanged):
             self.activity.answered()
             return True  # clients are told of what their player does, not of every hold
@@ -321,7 +326,7 @@ class DemoSession:
         return True
 
     def _is_owed(self) -> bool:
-        stepped = bool(self.epoch) and self.activity.active
+        stepped = bool(self.epoch) and self.activity.active and not self._finished
         return self._asking.is_waiting or self._ending or not self.activity.is_settled or stepped
 
     def _check_alive(self) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -70,8 +70,8 @@ def test_a_circle_that_is_walked_closes(fly: bool) -> None:
     poses = around.chunk([], 0.0, 4 * FPS)
     np.testing.assert_allclose(poses[-1], np.eye(4), atol=1e-12)
     radius = 2.0 / math.radians(90)
-    centre = np.array([radius, 0, 0])
-    np.testing.assert_allclose(np.linalg.norm(poses[:, :3, 3] - centre, axis=1), radius, atol=1e-12)
+    center = np.array([radius, 0, 0])
+    np.testing.assert_allclose(np.linalg.norm(poses[:, :3, 3] - center, axis=1), radius, atol=1e-12)
 
 
 def test_a_key_counts_from_its_press_to_its_release_between_frames_too() -> None:
@@ -149,7 +149,6 @@ def slow_poses(edges: list[ControlEdge], frames: int, settings: CameraSettings) 
     return np.stack(poses)
 
 
-@settings(max_examples=12, deadline=None)
 @given(EDGES, st.booleans())
 def test_the_way_is_that_of_many_small_steps(edges: list[ControlEdge], fly: bool) -> None:
     chosen = CameraSettings(FPS, speed=1.5, turn_rate=80.0, pitch_limit=40.0, fly=fly)
@@ -159,7 +158,6 @@ def test_the_way_is_that_of_many_small_steps(edges: list[ControlEdge], fly: bool
     np.testing.assert_allclose(exact, slow_poses(edges, frames, chosen), atol=edge_error)
 
 
-@settings(max_examples=40)
 @given(EDGES, st.integers(1, 31), st.booleans())
 def test_how_time_is_cut_into_chunks_does_not_matter(edges: list[ControlEdge], cut: int, fly: bool) -> None:
     whole = rig(pitch_limit=30.0, fly=fly).chunk(edges, 0.0, 32)
@@ -168,7 +166,6 @@ def test_how_time_is_cut_into_chunks_does_not_matter(edges: list[ControlEdge], c
     np.testing.assert_allclose(np.concatenate(halves), whole, atol=1e-9)
 
 
-@settings(max_examples=40)
 @given(EDGES)
 def test_how_many_frames_are_taken_does_not_matter(edges: list[ControlEdge]) -> None:
     fine = rig(fps=4 * FPS, fly=True).chunk(edges, 0.0, 64)
@@ -176,7 +173,6 @@ def test_how_many_frames_are_taken_does_not_matter(edges: list[ControlEdge]) -> 
     np.testing.assert_allclose(fine[3::4], coarse, atol=1e-9)
 
 
-@settings(max_examples=40)
 @given(EDGES)
 def test_poses_are_rigid_and_upright(edges: list[ControlEdge]) -> None:
     poses = rig(pitch_limit=60.0, fly=True).chunk(edges, 0.0, 24)
@@ -241,7 +237,6 @@ def test_the_axes_are_those_of_the_name_and_right_handed(system: CameraSystem) -
     assert np.linalg.det(system.to_rdf) == pytest.approx(1)
 
 
-@settings(max_examples=30)
 @given(twists, st.sampled_from(pairs), st.booleans())
 def test_there_and_back_is_the_same_to_the_bit(
     twist: list[float], pair: tuple[CameraSystem, CameraSystem], world: bool
@@ -254,7 +249,6 @@ def test_there_and_back_is_the_same_to_the_bit(
     assert np.linalg.det(there[0, :3, :3]) == pytest.approx(1)
 
 
-@settings(max_examples=30)
 @given(twists, st.sampled_from(pairs))
 def test_a_point_that_the_camera_sees_is_the_same_point(
     twist: list[float], pair: tuple[CameraSystem, CameraSystem]
@@ -278,7 +272,6 @@ def test_a_step_forward_in_each_system() -> None:
     assert gl[:3, 3].tolist() == [1, -2, -3]
 
 
-@settings(max_examples=30)
 @given(twists, twists)
 def test_the_reference_becomes_the_origin(first: list[float], second: list[float]) -> None:
     poses = np.stack([exp_se3(first), exp_se3(second)])
@@ -309,7 +302,6 @@ def slow_exp(twist: NDArray[np.float64], seconds: float) -> NDArray[np.float64]:
     return total
 
 
-@settings(max_examples=50)
 @given(velocity, velocity, seconds)
 def test_the_exponential_is_its_power_series(v: tuple[float, ...], w: tuple[float, ...], seconds: float) -> None:
     twist = np.array([*v, *w])
@@ -322,7 +314,6 @@ def test_the_exponential_of_hardly_any_turn_is_as_exact(size: float) -> None:
     np.testing.assert_allclose(exp_se3(twist), slow_exp(twist, 1.0), atol=1e-13)
 
 
-@settings(max_examples=50)
 @given(velocity, velocity, seconds)
 def test_half_a_motion_twice_is_the_motion(v: tuple[float, ...], w: tuple[float, ...], seconds: float) -> None:
     half = exp_se3((*v, *w), seconds / 2)
@@ -335,7 +326,6 @@ def test_a_twist_of_another_shape_is_refused() -> None:
         exp_se3([1, 2, 3])
 
 
-@settings(max_examples=25)
 @given(velocity, angle, angle, rate, rate, seconds)
 def test_the_arc_is_the_sum_of_many_small_steps(
     v: tuple[float, ...], yaw: float, pitch: float, yaw_rate: float, pitch_rate: float, seconds: float
@@ -347,7 +337,6 @@ def test_the_arc_is_the_sum_of_many_small_steps(
     np.testing.assert_allclose(walk_arc(v, yaw, pitch, yaw_rate, pitch_rate, seconds), walked, atol=2e-3)
 
 
-@settings(max_examples=50)
 @given(velocity, rate, seconds)
 def test_without_pitch_the_arc_is_that_of_the_exponential(v: tuple[float, ...], yaw: float, seconds: float) -> None:
     motion = exp_se3((*v, 0, yaw, 0), seconds)

@@ -1,7 +1,7 @@
-"""A camera that keys and mouse steer, and what camera-conditioned video models take of it. NumPy only.
+"""Cameras controlled by keys and mouse: poses, intrinsics and rays for camera-conditioned video models. NumPy only.
 
-Poses are 4x4 camera-to-world matrices, float64. Unless it is said otherwise they are in RDF: x right, y down, z
-forward.
+Poses are 4x4 camera-to-world matrices, float64, in RDF coordinates (x right, y down, z forward) unless stated
+otherwise.
 """
 
 from .intrinsics import Intrinsics, plucker_rays

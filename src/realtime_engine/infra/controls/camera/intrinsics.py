@@ -1,4 +1,4 @@
-"""What a camera makes of directions: focal lengths and principal point."""
+"""Camera intrinsics, and the rays of pixels."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 class Intrinsics:
     """A pinhole camera without distortion.
 
-    The picture's corner is at (0, 0) and the centre of its first pixel at (0.5, 0.5), so that pictures of other sizes
-    differ by a factor and nothing else.
+    The corner of the picture is at (0, 0) and the center of its first pixel at (0.5, 0.5), so resizing multiplies all
+    values by a factor.
 
     Attributes:
         width, height: pixels.
@@ -23,7 +23,7 @@ class Intrinsics:
         cx, cy: principal point in pixels.
 
     Raises:
-        ValueError: naming the field.
+        ValueError: a field is invalid; the message names it.
     """
 
     width: int
@@ -45,9 +45,10 @@ class Intrinsics:
     def from_fov(
         cls, width: int, height: int, *, horizontal: float | None = None, vertical: float | None = None
     ) -> Intrinsics:
-        """Square pixels and a principal point in the middle; the field of view in degrees, one way or the other.
+        """A camera with square pixels and a centered principal point, from its field of view in degrees.
 
-        Errors: ``ValueError`` unless exactly one is given, from 0 to 180 degrees.
+        Raises:
+            ValueError: not exactly one field of view is given, or it is not between 0 and 180 degrees.
         """
         if (horizontal is None) == (vertical is None):
             raise ValueError(f"give either horizontal or vertical, got {horizontal!r} and {vertical!r}")
@@ -59,35 +60,35 @@ class Intrinsics:
 
     @property
     def horizontal_fov(self) -> float:
-        """Degrees from the picture's left edge to its right one."""
+        """Angle in degrees between the left and the right edge of the picture."""
         return math.degrees(math.atan2(self.cx, self.fx) + math.atan2(self.width - self.cx, self.fx))
 
     @property
     def vertical_fov(self) -> float:
-        """Degrees from the picture's top edge to its bottom one."""
+        """Angle in degrees between the top and the bottom edge of the picture."""
         return math.degrees(math.atan2(self.cy, self.fy) + math.atan2(self.height - self.cy, self.fy))
 
     @property
     def matrix(self) -> NDArray[np.float64]:
-        """(3, 3): from RDF camera coordinates to homogeneous pixels."""
+        """Matrix (3, 3) from RDF camera coordinates to homogeneous pixel coordinates."""
         return np.array([[self.fx, 0, self.cx], [0, self.fy, self.cy], [0, 0, 1]], np.float64)
 
     @property
-    def normalised(self) -> NDArray[np.float64]:
-        """(4,): fx, fy, cx, cy in widths and heights of the picture, as many models take them."""
+    def normalized(self) -> NDArray[np.float64]:
+        """Array (4,) of fx, fy, cx, cy, divided by the width or height of the picture."""
         return np.array([self.fx / self.width, self.fy / self.height, self.cx / self.width, self.cy / self.height])
 
     def resized(self, width: int, height: int) -> Intrinsics:
-        """Of the same picture in another size, stretched where the sides do not keep their ratio."""
+        """Intrinsics of the picture resized to ``width`` x ``height``; the aspect ratio may change."""
         x, y = width / self.width, height / self.height
         return Intrinsics(width, height, self.fx * x, self.fy * y, self.cx * x, self.cy * y)
 
     def cropped(self, left: float, top: float, width: int, height: int) -> Intrinsics:
-        """Of a part of the picture; ``left`` and ``top`` may be negative, for a border."""
+        """Intrinsics of a part of the picture. Negative ``left`` and ``top`` add a border."""
         return Intrinsics(width, height, self.fx, self.fy, self.cx - left, self.cy - top)
 
     def resized_and_cropped(self, width: int, height: int) -> Intrinsics:
-        """Of the picture scaled until it covers the new size, and cropped about its middle."""
+        """Intrinsics of the picture scaled to cover ``width`` x ``height`` and cropped around its center."""
         scale = max(width / self.width, height / self.height)
         whole_x, whole_y = self.width * scale, self.height * scale
         left, top = (whole_x - width) / 2, (whole_y - height) / 2
@@ -101,13 +102,14 @@ def plucker_rays(
     *,
     order: Literal["moment_direction", "direction_moment"] = "moment_direction",
 ) -> NDArray[np.float32]:
-    """The ray of each pixel's centre, (..., height, width, 6) float32, for RDF poses (..., 4, 4), camera to world.
+    """Plücker rays (..., height, width, 6) float32 of the pixel centers, for camera-to-world poses (..., 4, 4) in RDF.
 
-    A ray through o with unit direction d is the line (o x d, d): wherever on the line o is chosen, these six numbers
-    are the same (Plücker, 1865; as the input of generative models: Sitzmann et al., Light Field Networks, 2021; He et
-    al., CameraCtrl, 2024, has the moment first).
+    A ray through o with unit direction d has the coordinates (o x d, d), which do not depend on the choice of o on the
+    line (Plücker, 1865). Generative models use them in Sitzmann et al., Light Field Networks, 2021, and He et al.,
+    CameraCtrl, 2024; the latter puts the moment first.
 
-    Errors: ``ValueError`` for poses of another shape or an unknown order.
+    Raises:
+        ValueError: the poses have another shape, or the order is unknown.
     """
     given = np.asarray(poses, np.float64)
     if given.shape[-2:] != (4, 4):

@@ -1,4 +1,4 @@
-"""A camera in a player's hands: edges in, one pose for each frame out."""
+"""Camera poses: coordinate systems, rigid motions, and a camera rig driven by edges."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .timeline import ControlEdge, ControlTimeline
 
 
 class CameraSystem(enum.Enum):
-    """Which way the axes x, y, z point. All are right-handed; the value says it by initials."""
+    """Directions of the axes x, y and z. All systems are right-handed."""
 
     RDF = "right, down, forward"
     """OpenCV, COLMAP, and most camera-conditioned video models."""
@@ -26,9 +26,7 @@ class CameraSystem(enum.Enum):
 
     @property
     def to_rdf(self) -> NDArray[np.float64]:
-        """(3, 3): a vector in this system, times this on its left, is the same vector in RDF. Entries are -1, 0 and
-        1.
-        """
+        """Rotation matrix (3, 3) from this system to RDF; its entries are -1, 0 and 1."""
         return np.array(_TO_RDF[self.name], np.float64)
 
 
@@ -42,13 +40,17 @@ _TO_RDF = {
 def convert_poses(
     poses: ArrayLike, source: CameraSystem, target: CameraSystem, *, world: bool = True
 ) -> NDArray[np.float64]:
-    """Camera-to-world poses (..., 4, 4) in other axes; exact, since axes are only swapped and reversed.
+    """Convert camera-to-world poses (..., 4, 4) to another system. Exact: axes are only swapped and negated.
 
     Args:
-        world: the world's axes change like the camera's. Otherwise the world keeps its own and only the camera's
-            change, as between OpenCV and OpenGL cameras of one scene.
+        poses: poses in ``source``.
+        source: system of the given poses.
+        target: system of the returned poses.
+        world: also convert the axes of the world. False converts the axes of the camera only, as between OpenCV and
+            OpenGL cameras of one scene.
 
-    Errors: ``ValueError`` for another shape.
+    Raises:
+        ValueError: the poses have another shape.
     """
     given = _checked(poses)
     change = np.eye(4)
@@ -59,7 +61,7 @@ def convert_poses(
 
 
 def relative_poses(poses: ArrayLike, reference: ArrayLike) -> NDArray[np.float64]:
-    """Poses (..., 4, 4) as the camera at ``reference`` (4, 4) sees them: that one itself becomes the identity."""
+    """Poses (..., 4, 4) relative to ``reference`` (4, 4), which itself maps to the identity."""
     given, origin = _checked(poses), _checked(reference)
     back = np.eye(4)
     back[:3, :3] = origin[:3, :3].T
@@ -74,18 +76,22 @@ def _checked(poses: ArrayLike) -> NDArray[np.float64]:
     return given
 
 
-_SMALL = 1e-4  # radians: below, the series are exact to the last digit
+_SMALL = 1e-4  # radians; below, the series are exact in float64
 
 
 def exp_se3(twist: ArrayLike, seconds: float = 1.0) -> NDArray[np.float64]:
-    """The motion (4, 4) of a body that moves by a constant velocity in its own axes.
+    """The motion (4, 4) of a body with a constant velocity in its own axes: the exponential map of SE(3).
 
-    ``pose @ exp_se3(twist, seconds)`` is where it is after ``seconds``: the exponential of SE(3), by Rodrigues' formula
-    for the rotation and its integral for the translation (Murray, Li and Sastry, A Mathematical Introduction to Robotic
-    Manipulation, 1994, section 2.3).
+    ``pose @ exp_se3(twist, seconds)`` is the pose after ``seconds``. The rotation is Rodrigues' formula and the
+    translation its integral (Murray, Li and Sastry, A Mathematical Introduction to Robotic Manipulation, 1994,
+    section 2.3).
 
     Args:
         twist: (6,), velocity in units per second, then angular velocity in radians per second.
+        seconds: duration of the motion.
+
+    Raises:
+        ValueError: the twist has another shape.
     """
     moved = np.asarray(twist, np.float64)
     if moved.shape != (6,):
@@ -106,7 +112,7 @@ def exp_se3(twist: ArrayLike, seconds: float = 1.0) -> NDArray[np.float64]:
 
 
 def rotation(yaw: float, pitch: float) -> NDArray[np.float64]:
-    """(3, 3): axes of an RDF camera that has turned ``yaw`` radians to the right, and then ``pitch`` up."""
+    """Rotation (3, 3) of an RDF camera turned right by ``yaw`` and then up by ``pitch``, in radians."""
     cy, sy, cp, sp = np.cos(yaw), np.sin(yaw), np.cos(pitch), np.sin(pitch)
     return np.array([[cy, sy * sp, sy * cp], [0.0, cp, -sp], [-sy, cy * sp, cy * cp]])
 
@@ -114,23 +120,28 @@ def rotation(yaw: float, pitch: float) -> NDArray[np.float64]:
 def walk_arc(
     velocity: ArrayLike, yaw: float, pitch: float, yaw_rate: float, pitch_rate: float, seconds: float
 ) -> NDArray[np.float64]:
-    """How far (3,) a camera goes by a constant ``velocity`` in its own axes while it turns at constant rates.
+    """The displacement (3,) of a camera with a constant velocity in its own axes that turns at constant rates.
 
-    Yaw turns about the world's vertical and pitch about the camera's own, so the two together are no screw motion. The
-    way is the integral of :func:`rotation` times ``velocity``; its products of sines and cosines are sums of those of
-    yaw + pitch and yaw - pitch, each of which has a closed form. Without pitch it is the arc of :func:`exp_se3`.
+    Yaw turns around the vertical of the world and pitch around the horizontal axis of the camera, so the motion is not
+    a screw motion. The displacement is the integral of :func:`rotation` times ``velocity``. Its products of sines and
+    cosines are sums of those of yaw + pitch and yaw - pitch, whose integrals have a closed form. With a constant pitch
+    of 0 it equals the arc of :func:`exp_se3`.
 
     Args:
         velocity: (3,), right, down and forward, in units per second.
-        yaw, pitch: radians at the begin. yaw_rate, pitch_rate: radians per second.
+        yaw: radians at the start.
+        pitch: radians at the start.
+        yaw_rate: radians per second.
+        pitch_rate: radians per second.
+        seconds: duration of the motion.
     """
     right, down, forward = np.asarray(velocity, np.float64)
     by_yaw = _swing(yaw, yaw_rate, seconds)
     by_pitch = _swing(pitch, pitch_rate, seconds)
-    both = _swing(yaw + pitch, yaw_rate + pitch_rate, seconds)
-    apart = _swing(yaw - pitch, yaw_rate - pitch_rate, seconds)
-    cos_cos, sin_sin = (apart.real + both.real) / 2, (apart.real - both.real) / 2
-    sin_cos, cos_sin = (both.imag + apart.imag) / 2, (both.imag - apart.imag) / 2
+    plus = _swing(yaw + pitch, yaw_rate + pitch_rate, seconds)
+    minus = _swing(yaw - pitch, yaw_rate - pitch_rate, seconds)
+    cos_cos, sin_sin = (minus.real + plus.real) / 2, (minus.real - plus.real) / 2
+    sin_cos, cos_sin = (plus.imag + minus.imag) / 2, (plus.imag - minus.imag) / 2
     return np.array(
         [
             by_yaw.real * right + sin_sin * down + sin_cos * forward,
@@ -147,7 +158,7 @@ def _swing(angle: float, rate: float, seconds: float) -> complex:
 
 
 class Move(enum.Enum):
-    """What a key does: axis of motion and sign; 0 to 2 are right, down and forward, 3 is yaw, 4 pitch."""
+    """The effect of a key: axis and sign. Axes 0 to 2 are right, down and forward, 3 is yaw, 4 is pitch."""
 
     RIGHT = (0, 1)
     LEFT = (0, -1)
@@ -177,19 +188,19 @@ DEFAULT_KEYS: Mapping[str, Move] = MappingProxyType(
 
 @dataclass(frozen=True)
 class CameraSettings:
-    """How a camera moves.
+    """Speeds and keys of a camera.
 
     Attributes:
         fps: frames per second.
-        speed: units per second, in whatever direction keys say together.
-        turn_rate: degrees per second, of yaw and of pitch.
-        look_rate: degrees for each CSS pixel of the mouse.
-        pitch_limit: degrees up or down at most, 90 or less.
-        fly: move where the camera looks; otherwise on the level, whatever the pitch.
-        keys: key code to what it does.
+        speed: units per second in the combined direction of all held keys.
+        turn_rate: degrees per second of yaw and pitch.
+        look_rate: degrees for each CSS pixel of pointer movement.
+        pitch_limit: maximum pitch up and down in degrees, at most 90.
+        fly: move in the viewing direction; otherwise horizontally, regardless of the pitch.
+        keys: key code -> effect.
 
     Raises:
-        ValueError: naming the field.
+        ValueError: a field is invalid; the message names it.
     """
 
     fps: float
@@ -212,10 +223,10 @@ class CameraSettings:
 
 
 class CameraRig:
-    """Position, yaw and pitch of one player's camera, and the keys that it carries from chunk to chunk.
+    """Position, yaw and pitch of the camera of one session. Held keys persist from chunk to chunk.
 
-    It begins at the origin and looks forward. Motion is integrated in closed form, so where it is at a moment does not
-    depend on how the time before was cut into chunks or frames.
+    The camera starts at the origin and looks forward. Motion is integrated in closed form, so a pose does not depend
+    on the division of time into chunks and frames.
     """
 
     def __init__(self, settings: CameraSettings) -> None:
@@ -228,21 +239,19 @@ class CameraRig:
 
     @property
     def held(self) -> frozenset[str]:
-        """Keys that are held on."""
+        """Keys held at the end of the last chunk."""
         return self._timeline.held
 
     @property
     def pose(self) -> NDArray[np.float64]:
-        """(4, 4), camera to world in RDF: where the last chunk has left it."""
+        """Camera-to-world pose (4, 4) in RDF at the end of the last chunk."""
         pose = np.eye(4)
         pose[:3, :3] = rotation(self._yaw, self._pitch)
         pose[:3, 3] = self._position
         return pose
 
     def hold(self, codes: Iterable[str]) -> None:
-        """Hold these keys and no others from the next chunk's begin on: ``window.keys``, when edges may have been
-        lost.
-        """
+        """Replace the held keys from the start of the next chunk, with ``window.keys`` if edges may have been lost."""
         self._timeline.hold(codes)
 
     def chunk(
@@ -252,10 +261,14 @@ class CameraRig:
         frames: int,
         system: CameraSystem = CameraSystem.RDF,
     ) -> NDArray[np.float64]:
-        """Poses (frames, 4, 4), camera to world in ``system``; frame i is at ``begin_s + (i + 1) / fps``.
+        """Camera-to-world poses (frames, 4, 4) in ``system``; frame i is at ``begin_s + (i + 1) / fps``.
 
-        Edges from before ``begin_s`` count from there on, those from after the last frame in the next chunk. With
-        ``begin_s`` one chunk before now, players see their motion in its own time; with ``begin_s`` now, at once.
+        Edges from before ``begin_s`` take effect at ``begin_s``; edges from after the last frame take effect in the
+        next chunk. With ``begin_s`` one chunk in the past, motion keeps its timing; with ``begin_s`` at the present,
+        it takes effect sooner.
+
+        Raises:
+            ValueError: ``frames`` is below 1.
         """
         if frames < 1:
             raise ValueError(f"a chunk has 1 frame or more, got {frames!r}")
@@ -279,7 +292,7 @@ class CameraRig:
         self._pitch = min(max(self._pitch - rate * look[1], -self._limit), self._limit)
 
     def _move(self, held: Iterable[str], seconds: float) -> None:
-        """Go on for a time in which nothing changes but, perhaps, that pitch arrives at its limit."""
+        """Advance with constant keys. The pitch may reach its limit on the way."""
         velocity, yaw_rate, pitch_rate = self._velocities(held)
         room = self._limit - self._pitch if pitch_rate > 0 else self._pitch + self._limit
         turning_s = min(seconds, room / abs(pitch_rate)) if pitch_rate else 0.0
@@ -295,7 +308,7 @@ class CameraRig:
         self._pitch += pitch_rate * seconds
 
     def _velocities(self, held: Iterable[str]) -> tuple[NDArray[np.float64], float, float]:
-        """Velocity in the camera's axes, and the rates of yaw and pitch; two keys for one move count once."""
+        """Velocity in the camera's axes, and the rates of yaw and pitch. Two keys with the same effect count once."""
         axes = np.zeros(5)
         for move in {self.settings.keys[code] for code in held if code in self.settings.keys}:
             axis, sign = move.value

@@ -1,4 +1,4 @@
-"""Edges as a piecewise-constant timeline: which keys are held for how long."""
+"""Edges as a piecewise-constant timeline of held keys, and the clock offset of the client that sends them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 
 
 class ControlEdge(NamedTuple):
-    """Something that happened at a moment.
+    """A key press, a key release or a pointer movement.
 
     Attributes:
-        at_s: when, in seconds on the clock of the chunks.
-        code, down: the key that went down or up; ``None`` for the mouse.
-        look: how far the mouse went, right and down, in CSS pixels.
+        at_s: time in seconds on the clock of the chunks.
+        code: the key; ``None`` for the pointer.
+        down: whether the key was pressed.
+        look: pointer movement in CSS pixels, right and down positive.
     """
 
     at_s: float
@@ -24,12 +25,12 @@ class ControlEdge(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A time in which nothing changes.
+    """An interval without edges.
 
     Attributes:
-        begin_s, end_s: seconds since the chunk's begin.
-        held: the keys that are held.
-        look: how far the mouse goes at its begin, in CSS pixels.
+        begin_s, end_s: seconds since the start of the chunk.
+        held: the held keys.
+        look: pointer movement at the start of the interval, in CSS pixels.
     """
 
     begin_s: float
@@ -39,10 +40,10 @@ class Span(NamedTuple):
 
 
 class ControlTimeline:
-    """Cuts the edges of one player into chunks; what is held goes on from chunk to chunk.
+    """Divides the edges of one client into chunks. Held keys persist from chunk to chunk.
 
-    Edges from before a chunk's begin came too late for the chunk that they belong to: they count from the begin of
-    this one on. Edges from after its end wait for the next.
+    An edge that arrives after its chunk takes effect at the start of the current one. An edge from after the end of
+    the chunk is deferred to the next.
     """
 
     def __init__(self) -> None:
@@ -51,17 +52,18 @@ class ControlTimeline:
 
     @property
     def held(self) -> frozenset[str]:
-        """The keys that are held at the end of the last chunk."""
+        """Keys held at the end of the last chunk."""
         return self._held
 
     def hold(self, codes: Iterable[str]) -> None:
-        """Hold these keys and no others from the next chunk's begin on, whatever edges have said."""
+        """Replace the held keys from the start of the next chunk."""
         self._held = frozenset(codes)
 
     def chunk(self, edges: Iterable[ControlEdge], begin_s: float, seconds: float) -> list[Span]:
-        """The spans of ``seconds`` from ``begin_s`` on, one after another without a gap; the last ends at ``seconds``.
+        """The contiguous spans of the chunk of ``seconds`` that starts at ``begin_s``.
 
-        Errors: ``ValueError`` for a chunk that is not longer than nothing.
+        Raises:
+            ValueError: ``seconds`` is not above 0.
         """
         if not seconds > 0:
             raise ValueError(f"a chunk lasts more than 0 seconds, got {seconds!r}")
@@ -89,44 +91,43 @@ class ControlTimeline:
 
 
 _KINDS = ("key_down", "key_up", "pointer_move")
-_DRIFT = 1e-4  # how far two clocks may run apart, in seconds a second
-_MAX_BEHIND_S = 2.0  # an offset that looks this much too small was that of another page
+_DRIFT = 1e-4  # maximum drift between two clocks, in seconds per second
+_MAX_BEHIND_S = 2.0  # a larger decrease of the offset means that the page was reloaded
 
 
 class PlayerClock:
-    """Takes edges of a control window (``conditioning["events"]``) over to this side's clock.
+    """Converts the times of edges (``conditioning["events"]``) from the client's clock to the local clock.
 
-    An edge says by the player's clock when it happened. The smallest difference to when an edge was seen here is the
-    one with the least delay, and is taken for the offset of the clocks (the minimum filter of NTP, RFC 5905, section
-    10).
+    The offset of the clocks is estimated by the smallest difference between local arrival time and client time, which
+    belongs to the edge with the lowest delay (the minimum filter of NTP, RFC 5905, section 10).
     """
 
     def __init__(self) -> None:
         self._offset_s: float | None = None
-        self._learnt_s = 0.0
+        self._updated_s = 0.0
         self._last_s = -math.inf
 
     def edges(self, events: Iterable[Mapping[str, Any]], now_s: float) -> list[ControlEdge]:
-        """Key and pointer edges in the order of ``events``, none later than ``now_s``; others are left out.
+        """Key and pointer edges of ``events`` in the same order, none later than ``now_s``.
+
+        An edge without a time, as generated when a client disconnects, gets the time ``now_s``.
 
         Args:
-            events: as a step gets them, oldest first.
-            now_s: seconds on this side's clock, such as ``time.monotonic()``.
-
-        Edges without a time of their own, which a lost client leaves behind, happen now.
+            events: edges passed to a step, oldest first.
+            now_s: seconds on the local clock, such as ``time.monotonic()``.
         """
-        taken = [event for event in events if event["kind"] in _KINDS]
-        for event in taken:
-            self._learn(event["t"], now_s)
-        return [self._edge(event, now_s) for event in taken]
+        supported = [event for event in events if event["kind"] in _KINDS]
+        for event in supported:
+            self._update_offset(event["t"], now_s)
+        return [self._edge(event, now_s) for event in supported]
 
-    def _learn(self, t_ms: float | None, now_s: float) -> None:
+    def _update_offset(self, t_ms: float | None, now_s: float) -> None:
         if t_ms is None:
             return
         offset_s = now_s - t_ms / 1000
         if self._offset_s is not None and offset_s < self._offset_s + _MAX_BEHIND_S:
-            offset_s = min(offset_s, self._offset_s + _DRIFT * (now_s - self._learnt_s))
-        self._offset_s, self._learnt_s = offset_s, now_s
+            offset_s = min(offset_s, self._offset_s + _DRIFT * (now_s - self._updated_s))
+        self._offset_s, self._updated_s = offset_s, now_s
 
     def _edge(self, event: Mapping[str, Any], now_s: float) -> ControlEdge:
         t_ms = event["t"]
