@@ -24,7 +24,7 @@ from ..infra.recording import RecordingStore
 from ..infra.telemetry.frame_latency import FrameTotals
 from ..infra.telemetry.otel import SpanSender
 from ..infra.telemetry.server_stats import LoopMonitor
-from ..infra.webrtc import Route, RouteKind, find_route
+from ..infra.webrtc import Reachability, ReachabilityKind, find_reachability
 from .config import ServerConfig
 from .engine_host import EngineHost, EngineState
 from .metrics import Measured, Metrics
@@ -54,7 +54,7 @@ class Runtime:
         self.options = options
         self.host: EngineHost
         self.metrics: Metrics
-        self.route: Route | None = None
+        self.route: Reachability | None = None
         self._sessions: Sessions | None = None
         self._jpeg = JpegEncoder(config.jpeg_quality)
         self._copies = CopyStats()
@@ -76,7 +76,7 @@ class Runtime:
         self._encoders = await asyncio.to_thread(choose_encoders, self.config.encoder, self._copies)
         self._pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="media")
         engine = asyncio.create_task(self.host.run(), name="engine")
-        route = asyncio.create_task(self._find_route(), name="find the route of viewers")
+        route = asyncio.create_task(self._find_reachability(), name="find the route of viewers")
         lateness.start()
         try:
             yield
@@ -133,9 +133,9 @@ class Runtime:
         """What the page shows while it waits."""
         return dict(_READY) if self.host.state is EngineState.READY else self.host.progress._asdict()
 
-    async def _find_route(self) -> None:
-        self.route = await find_route(self.config.ice, page_on_loopback=self.config.is_loopback)
-        is_wanting = self.route.kind is RouteKind.NONE or bool(self.route.silent)
+    async def _find_reachability(self) -> None:
+        self.route = await find_reachability(self.config.ice, page_on_loopback=self.config.is_loopback)
+        is_wanting = self.route.kind is ReachabilityKind.NONE or bool(self.route.silent)
         logger.log(logging.WARNING if is_wanting else logging.INFO, "WebRTC: %s", self.route)
 
     def _had(self, session_id: str) -> Sessions:
@@ -164,8 +164,8 @@ def _store(config: ServerConfig) -> RecordingStore | None:
         return None
     return RecordingStore(
         Path(config.recordings),
-        most_bytes=config.recording_max_bytes,
-        most_total_bytes=config.recordings_max_bytes,
+        max_bytes=config.recording_max_bytes,
+        max_total_bytes=config.recordings_max_bytes,
     )
 
 

@@ -136,9 +136,9 @@ async def test_a_camera_does_not_repeat_what_is_wrong_with_each_frame() -> None:
 async def test_a_frame_of_the_camera_is_an_action_at_once() -> None:
     buffer = VideoBuffer(VideoInput(), lambda: desk.steering.act())
     desk = Desk(video=buffer, to_conditioning=lambda window: {"video": window.video}, video_input=True)
-    publisher = buffer.begin()
+    publisher = buffer.start_publisher()
     buffer.put(publisher, np.zeros((2, 2, 3), np.uint8), media_ns=0, arrived_ns=1)
-    buffer.end(publisher)
+    buffer.end_publisher(publisher)
     desk.steering.receive_text(message("controls", seq=5))
     seen = [(action.conditioning["video"].live, len(action.conditioning["video"].frames)) for action in desk.put]
     assert seen == [(True, 0), (True, 1), (False, 1), (False, 1)]

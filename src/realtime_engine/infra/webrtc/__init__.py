@@ -11,9 +11,9 @@ from .errors import (
     WebRtcError,
 )
 from .ice import IceConfig, IceServer, TurnSecret
-from .peer import Patience, RemotePeer, close_all
+from .peer import PeerTimeouts, RemotePeer, close_all
 from .publisher_peer import PublisherEnd, PublisherPeer, ReceivedPicture
-from .reachability import Route, RouteKind, find_route
+from .reachability import Reachability, ReachabilityKind, find_reachability
 from .send_queue import EncodedFrame, Loss, StreamEnded, VideoViewer
 from .shared_video import SharedVideo
 from .stream import StreamStats
@@ -33,7 +33,7 @@ __all__ = [
     "IceServer",
     "Loss",
     "NoCandidatesError",
-    "Patience",
+    "PeerTimeouts",
     "PeerClosedError",
     "ReceivedPicture",
     "PublisherEnd",
@@ -41,8 +41,8 @@ __all__ = [
     "ReceivedFrame",
     "SentFrame",
     "RemotePeer",
-    "Route",
-    "RouteKind",
+    "Reachability",
+    "ReachabilityKind",
     "SharedVideo",
     "TurnSecret",
     "UdpPorts",
@@ -53,6 +53,6 @@ __all__ = [
     "ViewerPeer",
     "WebRtcError",
     "WebRtcReceiver",
-    "find_route",
+    "find_reachability",
     "close_all",
 ]

@@ -111,7 +111,7 @@ class VideoConnection:
     async def _read(self) -> None:
         while (message := await self._socket.receive())["type"] != "websocket.disconnect":
             try:
-                self._feed.hear(parse_viewer_message(message.get("text") or ""))
+                self._feed.on_message(parse_viewer_message(message.get("text") or ""))
             except BadMessageError as error:
                 self._refusal = str(error)
                 return

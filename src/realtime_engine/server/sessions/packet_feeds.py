@@ -39,7 +39,7 @@ class PacketFeeds:
     @contextmanager
     def open(self, name: str | None = None) -> Iterator[PacketFeed]:
         """A viewer for as long as this is entered, by the name that it goes by when it tells what it has shown."""
-        viewer = self._video.join(Codec.H264)
+        viewer = self._video.add_viewer(Codec.H264)
 
         def note_sent(encoded: EncodedFrame, sent_ns: int) -> None:
             paced_ns, encoded_ns = encoded.paced_ns, encoded.encoded_ns

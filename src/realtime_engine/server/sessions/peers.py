@@ -104,8 +104,8 @@ class WebRtcViewers:
     async def accept(self, offer: str) -> tuple[str, ViewerPeer]:
         """Answer an offer; returns the viewer and its id.
 
-        Errors: :class:`TooManyViewers`; those of :meth:`ViewerPeer.accept`; ``PeerClosedError`` when the session ended
-        meanwhile.
+        Errors: :class:`TooManyViewers`; those of :meth:`ViewerPeer.from_offer`; ``PeerClosedError`` when the session
+        ended meanwhile.
         """
         if len(self._peers) + self._negotiating >= _MAX_VIEWERS:
             raise TooManyViewers(f"at most {_MAX_VIEWERS} viewers watch one session by WebRTC")
@@ -123,7 +123,7 @@ class WebRtcViewers:
             gone.set()
             self._forget(viewer_id)
 
-        peer = await ViewerPeer.accept(
+        peer = await ViewerPeer.from_offer(
             offer,
             source=self._video,
             on_controls=self._on_text,
@@ -191,8 +191,8 @@ class Publishers:
     async def accept(self, offer: str) -> tuple[str, PublisherPeer]:
         """Answer an offer and hang up on whoever sent before; returns the publisher and its id.
 
-        Errors: those of :meth:`PublisherPeer.accept`, with which everything stays as it was; ``PeerClosedError`` when
-        the session ended meanwhile.
+        Errors: those of :meth:`PublisherPeer.from_offer`, with which everything stays as it was; ``PeerClosedError``
+        when the session ended meanwhile.
         """
         async with self._negotiating:
             return await self._accept(offer)
@@ -209,9 +209,9 @@ class Publishers:
         def closed(reason: PublisherEnd) -> None:
             gone.set()
             self._peers.pop(publisher_id, None)
-            self._video.end(number)
+            self._video.end_publisher(number)
 
-        peer = await PublisherPeer.accept(
+        peer = await PublisherPeer.from_offer(
             offer,
             self._video.declared,
             on_picture=take,
@@ -224,7 +224,7 @@ class Publishers:
             await peer.close()
             raise PeerClosedError("the session ended while its publisher was connecting")
         replaced = list(self._peers.values())
-        number = self._video.begin()
+        number = self._video.start_publisher()
         self._peers[publisher_id] = peer
         await close_all(replaced)
         return publisher_id, peer
