@@ -49,7 +49,7 @@ class Wire:
         self.peer: ViewerPeer
 
     async def connect(self) -> None:
-        self.peer = await ViewerPeer.accept(
+        self.peer = await ViewerPeer.from_offer(
             await self.receiver.offer(), source=self.video, on_controls=lambda text: [text]
         )
         ice: Any = self.peer._sender.transport.transport
@@ -65,7 +65,7 @@ class Wire:
             await send(data)
 
         ice._send = send_or_lose
-        await self.receiver.accept(self.peer.answer)
+        await self.receiver.set_answer(self.peer.answer)
 
     async def close(self) -> None:
         await self.receiver.close()
