@@ -16,7 +16,7 @@ from .ice import IceConfig
 
 logger = logging.getLogger(__name__)
 
-_MARGIN_S = 0.3
+_CLOSE_TIMEOUT_S = 5.0
 
 
 class RouteKind(str, enum.Enum):
@@ -63,20 +63,20 @@ class Route:
 async def find_route(ice: IceConfig, *, page_on_loopback: bool = False) -> Route:
     """Gather addresses as for a viewer, and say how far they reach.
 
-    It takes hardly longer than the gathering for a viewer may take, and does not raise.
+    It takes no longer than gathering for a viewer and closing the connection, and does not raise.
 
     Args:
         page_on_loopback: only browsers of this machine get the page, so that its other addresses serve these alone.
     """
     connection = ice.connection()
     try:
-        candidates = await asyncio.wait_for(_gather(ice, connection), ice.gather_deadline_s + _MARGIN_S)
+        candidates = await _gather(ice, connection)  # has its own deadline; cut off, it would leave sockets open
     except Exception as error:  # whatever is wrong with the network, the server starts
         logger.debug("no addresses could be gathered: %s", error)
         candidates = []
     finally:
         closing = asyncio.ensure_future(connection.close())
-        await asyncio.wait({closing}, timeout=_MARGIN_S)  # a TURN server that vanished would hold it up
+        await asyncio.wait({closing}, timeout=_CLOSE_TIMEOUT_S)  # a TURN server that vanished would hold it up
     route = _route(ice, candidates)
     return replace(route, kind=RouteKind.LOOPBACK) if page_on_loopback and route.kind is RouteKind.LAN else route
 
