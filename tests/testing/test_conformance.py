@@ -34,6 +34,12 @@ GOOD = {
     "replica-pipelined": lambda n: ReplicaEngine(
         lambda: ComposedEngine(CpuStageModel(1), pipeline=True), max_sessions=n
     ),
+    "replica-parallel": lambda n: ReplicaEngine(
+        lambda: ComposedEngine(CpuStageModel(1)), max_sessions=n, parallel=True
+    ),
+    "replica-parallel-pipelined": lambda n: ReplicaEngine(
+        lambda: ComposedEngine(CpuStageModel(1), pipeline=True), max_sessions=n, parallel=True
+    ),
 }
 
 

@@ -278,10 +278,11 @@ class ComposedEngine:
             row = rows.get(session_id)
             if row is None or row.finished:
                 continue
-            takes_part = row.seeded
+            takes_part, differs = row.seeded, False
             for key in heavy_keys:
                 value = given.get(key, _ABSENT)
                 if (value is not _ABSENT and value is not row.applied.get(key, _ABSENT)) or row.encode is not None:
+                    differs = True
                     takes_part = takes_part and self._heavy_change(row, given, choice.changed, failures)
                     break
             if not takes_part:
@@ -291,6 +292,8 @@ class ComposedEngine:
             conditioning[session_id] = row.with_held_events(given) if row.held_events else dict(given)
             ages[row.index] = row.age
             cohort.append(row)
+            if differs:
+                choice.differing.append(row)
         choice.batch.due.update(conditioning)
         return choice
 
@@ -332,6 +335,9 @@ class ComposedEngine:
         decoded = self._decode(lanes, leaving) if leaving is not None else DONE
         if choice.changed:
             self._encodes.start(lanes, choice.changed, (self._seeded, decoded), failures)
+        conditioning = choice.batch.conditioning
+        for row in choice.differing:
+            conditioning[row.session_id] = row.with_applied(conditioning[row.session_id], self._heavy_keys)
         current: _InFlight | None = None
         try:
             if choice.cohort:

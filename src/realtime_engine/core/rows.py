@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -78,6 +78,15 @@ class Row:
         self.held_events: list[Any] = []  # edges that came while the row took no part
         self.budget: EncodeSkipBudget | None = None  # from the first heavy change on
 
+    def with_applied(self, given: Mapping[str, Any], heavy_keys: Collection[str]) -> dict[str, Any]:
+        """The conditioning of a step, with the heavy values in effect in place of those that are not encoded yet."""
+        applied = self.applied
+        return {
+            key: applied[key] if key in heavy_keys else value
+            for key, value in given.items()
+            if key not in heavy_keys or key in applied
+        }
+
     def with_held_events(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The conditioning of a step, with the edges that came before it."""
         return {**given, "events": (*self.held_events, *given.get("events", ()))}
@@ -98,6 +107,7 @@ class StepPlan:
     batch: StageBatch
     cohort: list[Row] = field(default_factory=list)
     changed: dict[Row, dict[str, Any]] = field(default_factory=dict)  # heavy values to encode
+    differing: list[Row] = field(default_factory=list)  # given heavy values that were not in effect when it was made
     held: list[tuple[Row, Sequence[Any]]] = field(default_factory=list)  # edges of rows that take no part
 
     def commit(self) -> None:
@@ -153,30 +163,27 @@ class Encodes:
             if self._sits_out and row.budget is not None:
                 row.budget.sat_out()
         if isinstance(lanes.encode, InlineLane):
-            self._note_failed_encode(lanes, encode, failures)
+            self._complete(lanes, encode, failures)
 
     def resolve(self, lanes: Lanes, failures: dict[str, BaseException]) -> None:
         """Put the values of finished encodes in effect; unfinished ones go on."""
         for encode in list(self._started):
-            if encode.completion.done() and not self._note_failed_encode(lanes, encode, failures):
-                self._started.remove(encode)
-                for row, wanted in encode.wanted.items():
-                    row.applied, row.encode, row.encode_failed = wanted, None, False
+            if encode.completion.done():
+                self._complete(lanes, encode, failures)
 
-    def _note_failed_encode(self, lanes: Lanes, encode: Encode, failures: dict[str, BaseException]) -> bool:
-        """If an encode failed: it is one row's failure, or is tried again for each row by itself."""
+    def _complete(self, lanes: Lanes, encode: Encode, failures: dict[str, BaseException]) -> None:
+        """Put an encode's values in effect. One that failed is its row's failure, or is repeated for each row alone."""
         error = error_of(encode.completion)
-        if error is None:
-            return False
         self._started.remove(encode)
         for row, wanted in list(encode.wanted.items()):
             row.encode = None
-            if len(encode.wanted) == 1:
+            if error is None:
+                row.applied, row.encode_failed = wanted, False
+            elif len(encode.wanted) == 1:
                 row.encode_failed = True
                 failures[row.session_id] = error
             else:
                 self.start(lanes, {row: wanted}, (), failures)
-        return True
 
 
 def run_stages(stages: list[Stage], batch: StageBatch) -> None:

@@ -158,7 +158,7 @@ class ServeLoop:
         """A loop that is never in time does not sleep, but the readers need the interpreter too."""
         patience = _MAX_WITHOUT_REST_NS if self._outbox.backlog else 10 * _MAX_WITHOUT_REST_NS
         if now - self._rested_ns > patience:
-            self._clock.give_way()
+            self._clock.yield_now()
             self._rested_ns = self._clock.now_ns()
 
     def _sleep_until_input(self) -> None:

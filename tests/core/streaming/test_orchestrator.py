@@ -728,7 +728,6 @@ class Caller:
         self._asked.append(self._orchestrator.can_push_input("s", "x"))
 
 
-@pytest.mark.timeout(20)
 def test_values_are_let_go_of_outside_the_lock() -> None:
     asked: list[bool] = []
     with pipeline(chain(2)) as p:

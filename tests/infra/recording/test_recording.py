@@ -12,13 +12,14 @@ import av
 import pytest
 
 from realtime_engine.infra.encoding import Codec
+from realtime_engine.infra.publisher import FramePublisher
 from realtime_engine.infra.recording import Recording, RecordingStore, StopReason
 from realtime_engine.infra.recording.muxer import FragmentFile
 from realtime_engine.infra.webrtc import SharedVideo
 from realtime_engine.infra.webrtc.stream import StreamStats
 from realtime_engine.infra.webrtc.tiers import Tier
 
-from ..webrtc.support import FakeSource, Player, frame, picture, until
+from ..webrtc.support import Player, frame, picture, until
 from .support import FRAME, FakeViewer, bar, play, shown, stream
 
 ROOT = Path(__file__).parents[3]
@@ -178,7 +179,7 @@ async def test_one_that_is_stopped_before_its_first_frame_leaves_nothing(make: M
 
 async def test_it_shares_the_encode_of_a_viewer(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
     (tmp_path / "session").mkdir()
-    source = FakeSource()
+    source = FramePublisher()
     video = SharedVideo(source, fps=50, executor=pool)
     store = RecordingStore(tmp_path, most_bytes=10**9, most_total_bytes=10**9)
     viewer = video.join(Codec.H264)
@@ -200,14 +201,12 @@ async def test_it_shares_the_encode_of_a_viewer(tmp_path: Path, pool: ThreadPool
 
 async def test_a_reset_stays_in_the_file(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
     (tmp_path / "session").mkdir()
-    source = FakeSource()
-    source.epoch = 1
+    source = FramePublisher()
     video = SharedVideo(source, fps=50, executor=pool)
     store = RecordingStore(tmp_path, most_bytes=10**9, most_total_bytes=10**9)
     recording = Recording(video.join(Codec.H264, blind=True), store, "session", 1, pool)
     for number in range(6):
-        source.epoch = 1 + number // 3
-        source.show(frame(number, picture(number), epoch=source.epoch))
+        source.publish(frame(number, picture(number), epoch=1 + number // 3))
         recorded = recording.seconds if number else -1.0
         await until(lambda recorded=recorded: bool(recording.parts) and recording.seconds > recorded)
     await recording.stop(StopReason.ASKED)

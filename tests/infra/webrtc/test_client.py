@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 
 from realtime_engine.infra.encoding import Codec
+from realtime_engine.infra.publisher import FramePublisher
 from realtime_engine.infra.webrtc import BadAnswerError, PeerClosedError, ViewerPeer, WebRtcReceiver
 
-from .support import FakeSource, Player, shared
+from .support import Player, shared
 
 
 async def test_the_offer_asks_for_video_and_a_channel_and_nothing_else() -> None:
@@ -39,7 +40,7 @@ async def test_a_closed_receiver_keeps_nobody_waiting() -> None:
 
 
 async def test_unread_frames_give_way_to_newer_ones() -> None:
-    source = FakeSource()
+    source = FramePublisher()
     receiver = WebRtcReceiver(unread=2)
     peer = await ViewerPeer.accept(await receiver.offer(), source=shared(source), on_controls=lambda text: [])
     await receiver.accept(peer.answer)

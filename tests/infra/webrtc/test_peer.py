@@ -5,12 +5,13 @@ import asyncio
 import pytest
 from aiortc import RTCConfiguration, RTCPeerConnection
 
+from realtime_engine.infra.publisher import FramePublisher
 from realtime_engine.infra.webrtc import ViewerPeer, WebRtcReceiver
 from realtime_engine.infra.webrtc import ice as connection
 from realtime_engine.infra.webrtc.ice import Connection
 from realtime_engine.infra.webrtc.viewer_peer import Liveness, Patience
 
-from .support import FakeSource, shared
+from .support import shared
 
 
 class Slow(Connection):
@@ -41,7 +42,7 @@ async def test_a_close_at_any_moment_leaves_no_task_behind(turns: int) -> None:
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: stumbled.append(context))
     receiver = WebRtcReceiver()
     offer = await receiver.offer()
-    peer = await ViewerPeer.accept(offer, source=shared(FakeSource()), on_controls=lambda text: [])
+    peer = await ViewerPeer.accept(offer, source=shared(FramePublisher()), on_controls=lambda text: [])
     accepting = asyncio.ensure_future(receiver.accept(peer.answer))
     for _ in range(turns):
         await asyncio.sleep(0.001)

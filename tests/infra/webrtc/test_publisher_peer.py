@@ -26,7 +26,6 @@ from realtime_engine.infra.webrtc.publisher_peer import FrameConverter
 from ...publisher import Paint, Publisher
 from .support import GatedExecutor, InlineExecutor, picture, psnr, until
 
-pytestmark = pytest.mark.timeout(20)
 SIZE = (320, 180)
 SMALL = "a=candidate:1 1 udp 2130706431 192.0.2.9 5000 typ host\r\n"
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from realtime_engine.infra.publisher import FramePublisher
 from realtime_engine.infra.webrtc import (
     IceConfig,
     IceServer,
@@ -23,7 +24,7 @@ from realtime_engine.infra.webrtc import (
 )
 
 from ...coturn import Coturn, coturn
-from .support import FakeSource, Player, shared
+from .support import Player, shared
 
 ROOT = Path(__file__).parents[3]
 
@@ -58,7 +59,9 @@ def _substituted(option: str, **variables: str) -> str:
 
 
 @asynccontextmanager
-async def relayed(source: FakeSource, server_side: IceConfig, viewer_side: IceConfig) -> AsyncIterator[WebRtcReceiver]:
+async def relayed(
+    source: FramePublisher, server_side: IceConfig, viewer_side: IceConfig
+) -> AsyncIterator[WebRtcReceiver]:
     receiver = WebRtcReceiver(ice=viewer_side)
     peer = None
     try:
@@ -80,7 +83,7 @@ async def test_video_and_controls_go_through_the_relay_alone(with_users: Coturn,
     """By TCP, as where a viewer's network lets no UDP through."""
     ice = IceConfig([IceServer(with_users.url, "ann", "pass")], relay_only=True)
     viewer_url = with_users.url.replace("udp", transport)
-    source = FakeSource()
+    source = FramePublisher()
     async with (
         Player(source),
         relayed(source, ice, IceConfig([IceServer(viewer_url, "ann", "pass")], relay_only=True)) as receiver,
@@ -96,7 +99,7 @@ async def test_credentials_of_a_shared_secret_are_taken(with_secret: Coturn) -> 
     """This side's are made where it connects, the viewer's where it is told of the servers."""
     ice = IceConfig([IceServer(with_secret.url)], turn_secret=TurnSecret("north"), relay_only=True)
     told = IceConfig(ice.servers_for("viewer"), relay_only=True)
-    source = FakeSource()
+    source = FramePublisher()
     async with Player(source), relayed(source, ice, told) as receiver:
         await receiver.next_frame()
 
@@ -107,7 +110,7 @@ async def test_other_credentials_are_refused_and_the_viewer_is_told(with_secret:
     ice = IceConfig([IceServer(with_secret.url)], turn_secret=secret, relay_only=True)
     with pytest.raises(NoCandidatesError, match="no address of the TURN server.*try again later"):
         await ViewerPeer.accept(
-            await receiver.offer(), source=shared(FakeSource()), on_controls=lambda text: [], ice=ice
+            await receiver.offer(), source=shared(FramePublisher()), on_controls=lambda text: [], ice=ice
         )
     await receiver.close()
 

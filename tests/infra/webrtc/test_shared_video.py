@@ -115,7 +115,7 @@ async def test_a_viewer_that_leaves_between_two_tiers_leaves_both(bench: Bench) 
     await show(bench, fast, slow)
     slow.choke()
     bench.clock.advance(0.15)
-    bench.source.show(bench.source.newest)  # type: ignore[arg-type]
+    bench.source.publish(bench.source.latest)  # type: ignore[arg-type]
     await until(lambda: bench.of(Tier.QUARTER).viewers == 1)
     slow.viewer.close()
     await until(lambda: all(encoder.closed for encoder in bench.encoders[1:]))
@@ -123,7 +123,7 @@ async def test_a_viewer_that_leaves_between_two_tiers_leaves_both(bench: Bench) 
 
 
 async def test_a_frame_that_comes_in_two_encodes_is_made_a_moment_later(bench: Bench) -> None:
-    fast, slow = join(bench), join(bench)
+    slow, fast = join(bench), join(bench)  # slow is sent the full tier's packet before the other encode is done
     await show(bench, fast, slow)
     slow.choke()
     await bench.show(150)

@@ -24,7 +24,7 @@ from realtime_engine.testing.conformance import CHECKS
 from .conftest import Dreams
 from .players import Frames, Table, context_of, differences, name_of, told
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 
 
 def people_come_and_go(table: Table, seed: int) -> Table:

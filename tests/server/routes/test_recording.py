@@ -13,7 +13,7 @@ from realtime_engine.infra.encoding import Codec
 from realtime_engine.infra.webrtc import Tier
 
 from ...infra.recording.support import play
-from ..support import FREE, Place, Served, colour, in_process, over_http, until
+from ..support import FREE, Place, Served, colour, in_process, over_http, stop_idle_clock, until
 from .test_webrtc import viewing
 
 METHODS = [("POST", ""), ("GET", ""), ("DELETE", ""), ("GET", "/recording-1.mp4")]
@@ -138,13 +138,18 @@ async def test_the_end_of_the_session_completes_it_and_its_owner_can_still_fetch
     assert kind(await ask(place, "POST")) == (410, "session-over")
 
 
-async def test_a_recording_that_nobody_attends_to_ends_and_so_does_the_session(tmp_path: Path) -> None:
+async def test_a_recording_that_nobody_attends_to_ends_and_so_does_the_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = stop_idle_clock(monkeypatch)
     async with in_process(recordings=str(tmp_path), idle_timeout_s=0.4) as served:
         place = await served.take()
         recordings = served.session(place).recordings
         await record(served, place, 0)
         assert recordings is not None
+        clock.advance(0.4)
         await until(lambda: recordings.describe()["reason"] == "unattended")
+        clock.advance(0.4)
         await until(lambda: not served.runtime.sessions.all())
         assert play((await ask(place, name="/recording-1.mp4")).content)
 

@@ -9,7 +9,7 @@ from realtime_engine.core.messages import Rejected
 from realtime_engine.server.problems import MEDIA_TYPE
 from realtime_engine.testing import FaultPlan, FaultyEngine
 
-from ..support import HELD, PaintEngine, frame_where, in_process, paint_demo, until
+from ..support import HELD, PaintEngine, frame_where, in_process, paint_demo, stop_idle_clock, until
 
 TYPE = "urn:realtime-engine:problem:"
 
@@ -209,24 +209,28 @@ async def test_a_session_that_fails_for_good_is_over() -> None:
         await served.take()
 
 
-async def test_nobody_watches_so_it_pauses_and_then_ends() -> None:
-    engine = PaintEngine()
+async def test_nobody_watches_so_it_pauses_and_then_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, clock = PaintEngine(), stop_idle_clock(monkeypatch)
     async with in_process(paint_demo(engine), viewer_grace_s=0.05, idle_timeout_s=0.3) as served:
         place = await served.take()
         session = served.session(place)
+        clock.advance(0.1)
         await until(lambda: not session.activity.active)
         assert (await place.request("GET", "self")).json()["active"]
         with session.publisher.subscribe():
             assert session.activity.active
+        clock.advance(0.3)
         await session.over.wait()
         assert (await place.request("GET", "self")).status_code == 410
         assert engine.active_sessions == 0
 
 
-async def test_a_picture_that_is_asked_for_wakes_it() -> None:
+async def test_a_picture_that_is_asked_for_wakes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = stop_idle_clock(monkeypatch)
     async with in_process(viewer_grace_s=0.05) as served:
         place = await served.take()
         session = served.session(place)
+        clock.advance(0.1)
         await until(lambda: not session.activity.active)
         await place.request("GET", "frame")
         assert session.activity.active

@@ -17,7 +17,7 @@ from .publisher_peer import PublisherEnd, PublisherPeer, ReceivedPicture
 from .reachability import Route, RouteKind, find_route
 from .send_queue import EncodedFrame, Loss, StreamEnded, VideoViewer
 from .shared_video import SharedVideo
-from .stream import FrameSource, FrameSubscription, StreamStats
+from .stream import StreamStats
 from .tiers import Tier
 from .track import SentFrame
 from .udp_ports import UdpPorts
@@ -31,8 +31,6 @@ __all__ = [
     "CloseReason",
     "EncodedFrame",
     "FrameInfo",
-    "FrameSource",
-    "FrameSubscription",
     "IceConfig",
     "IceServer",
     "Loss",

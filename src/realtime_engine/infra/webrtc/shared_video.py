@@ -12,9 +12,10 @@ from ..encoding.base import Codec, VideoEncoder
 from ..encoding.factory import SOFTWARE_ENCODERS
 from ..encoding.rate_control import default_bitrate
 from ..frame import Frame
+from ..publisher import FramePublisher
 from .packetizer import PACKETISERS
 from .send_queue import VideoViewer
-from .stream import FrameSource, SharedStream, StreamStats
+from .stream import SharedStream, StreamStats
 from .tiers import Tier, TierController
 
 _DECISION_GAP_NS = NS_PER_S // 10
@@ -32,7 +33,7 @@ class Ladder:
 
     def __init__(
         self,
-        source: FrameSource,
+        source: FramePublisher,
         new_encoder: Callable[[int], VideoEncoder],
         packetise: Callable[[bytes], list[bytes]],
         *,
@@ -137,7 +138,7 @@ class SharedVideo:
 
     def __init__(
         self,
-        source: FrameSource,
+        source: FramePublisher,
         *,
         fps: float = 30.0,
         bitrate: int | None = None,
