@@ -70,7 +70,7 @@ async def test_a_busy_machine_leaves_no_socket_open(addresses: list[str], monkey
         return made
 
     monkeypatch.setattr(loop, "create_datagram_endpoint", create_slowly)
-    assert (await find_route(IceConfig(gather_deadline_s=0.05))).kind is RouteKind.LOOPBACK
+    assert (await find_reachability(IceConfig(gather_deadline_s=0.05))).kind is ReachabilityKind.LOOPBACK
     assert opened and all(transport.is_closing() for transport, _ in opened)
 
 
