@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 
+PAGE_TIMEOUT_MS = 60_000  # of waits that end at once when all is well
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-_TIMEOUT_S = 10.0
+_TIMEOUT_S = 60.0
 _HOST = "127.0.0.1"
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 _TOOLS = ("ip", "iptables", "tc")
-_TIMEOUT_S = 10.0
+_TIMEOUT_S = 60.0
 _numbers = itertools.count()
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 SRC = Path(__file__).parents[2] / "src"
-TIMEOUT_S = 30.0
+TIMEOUT_S = 100.0
 _Found = TypeVar("_Found")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SRC), "PYTHONUNBUFFERED": "1", "COLUMNS": "200"}
 

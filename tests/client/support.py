@@ -17,7 +17,7 @@ from realtime_engine.server import DemoServer, ServerConfig, create_app
 
 HEIGHT, WIDTH = 64, 96
 DARK, BRIGHT = 40, 200
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 class LampModel:

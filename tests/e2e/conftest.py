@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ..browser import FLAGS, chromium_path
+from ..browser import FLAGS, PAGE_TIMEOUT_MS, chromium_path
 from .maze import MazeServer
 from .walker import SIGHT, Walker
 
@@ -29,8 +29,9 @@ def chromium() -> str:
 
 @pytest.fixture(scope="package")
 def playwright(chromium: str) -> Iterator[Playwright]:
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=PAGE_TIMEOUT_MS)
     with sync_playwright() as driver:
         yield driver
 
@@ -101,7 +102,7 @@ def visit(browser: Browser) -> Iterator[Opener]:
         script: str = "",
     ) -> Walker:
         page = (browser or usual).new_context().new_page()
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(PAGE_TIMEOUT_MS)
         seen = Visit(page)
         visits.append((seen, expected))
         page.on("console", seen.note)

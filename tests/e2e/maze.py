@@ -87,7 +87,7 @@ class MazeServer:
 
     def viewers(self) -> list[int]:
         """How many watch each session."""
-        with urlopen(self.url + "api/sessions", timeout=5) as answer:
+        with urlopen(self.url + "api/sessions", timeout=60) as answer:
             return [session["viewers"] for session in json.load(answer)["sessions"]]
 
     def _read(self) -> None:

@@ -18,8 +18,6 @@ from .maze import MazeServer
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Playwright
 
-pytestmark = pytest.mark.timeout(50)
-
 BLACKOUT_S = 5.0
 BUDGET_S = 2.0
 SLACK = 3  # the machine has other things to do

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from playwright.sync_api import expect
 
 from ..coturn import coturn
 from .conftest import Opener
 from .maze import MazeServer
-
-pytestmark = pytest.mark.timeout(30)
 
 KEEP_CONNECTIONS = """(() => {
   window.connections = [];

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..browser import PAGE_TIMEOUT_MS
+
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 SIGHT = Path(__file__).with_name("sight.js")
-TIMEOUT_MS = 10_000
 MOVED = 6  # median difference of pictures from different places, 0 to 255
 STILL = 3  # and of pictures from one place: what the video codec does
 STILL_FRAMES = 12
@@ -27,7 +28,7 @@ class Walker:
     def __init__(self, page: Page) -> None:
         self.page = page
 
-    def until_live(self, patience_ms: int = TIMEOUT_MS) -> Walker:
+    def until_live(self, patience_ms: int = PAGE_TIMEOUT_MS) -> Walker:
         """Wait for the picture to come and the world to stand still."""
         from playwright.sync_api import expect
 
@@ -63,7 +64,7 @@ class Walker:
         """Wait until the picture shows the place that was kept."""
         self._until(name, "median", most=STILL)
 
-    def until_still(self, patience_ms: int = TIMEOUT_MS) -> None:
+    def until_still(self, patience_ms: int = PAGE_TIMEOUT_MS) -> None:
         """Wait until the view rests while frames come."""
         wanted = {"frames": STILL_FRAMES, "most": STILL, "patience": patience_ms}
         self.page.evaluate("wanted => sight.untilStill(wanted)", wanted)
@@ -77,5 +78,5 @@ class Walker:
         return np.array(self.page.evaluate("sight.pixels()"), np.int16).reshape(54, 96, 3)
 
     def _until(self, name: str, measure: str, **limits: Any) -> None:
-        wanted = {"name": name, "measure": measure, "patience": TIMEOUT_MS, **limits}
+        wanted = {"name": name, "measure": measure, "patience": PAGE_TIMEOUT_MS, **limits}
         self.page.evaluate("wanted => sight.until(wanted)", wanted)

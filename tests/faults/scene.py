@@ -23,7 +23,7 @@ from .scene_picture import expected_thumbnail
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
 PORT, RELAY_PORT = 50_000, 51_000
-_TIMEOUT_S = 15.0
+_TIMEOUT_S = 60.0
 _MAX_WRONG = 25
 _NS = 1e9
 

@@ -131,7 +131,7 @@ for at in range(35):
 os.kill(os.getpid(), signal.SIGKILL)
 """
     path = tmp_path / "film.mp4"
-    done = subprocess.run([sys.executable, "-c", program, str(path)], check=False, timeout=30)
+    done = subprocess.run([sys.executable, "-c", program, str(path)], check=False)
     assert done.returncode == -signal.SIGKILL
     assert len(planes(path)) >= 30
 

@@ -12,18 +12,20 @@ from typing import Any
 
 import httpx
 import numpy as np
+import pytest
 import simplejpeg
 from fastapi import FastAPI
 from pydantic import BaseModel, Field
 
 from realtime_engine import SessionInit, StepResult
+from realtime_engine.core.clock import MONOTONIC
 from realtime_engine.infra.controls import Axis, Controls, ControlWindow, KeyBinding
 from realtime_engine.infra.demo import Demo
 from realtime_engine.infra.frame import Frame
 from realtime_engine.server import DemoServer, ServerConfig, create_app
 from realtime_engine.server.runtime import Runtime
 from realtime_engine.server.sessions.session import DemoSession
-from realtime_engine.testing import ScriptedEngine
+from realtime_engine.testing import ManualClock, ScriptedEngine
 
 HEIGHT, WIDTH = 48, 64
 HELD, FREE = 200, 100
@@ -97,6 +99,14 @@ class SlowBuild:
         if self._error is not None:
             raise self._error
         return PaintEngine(max_sessions=1)
+
+
+def stop_idle_clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
+    """Let no session become idle by itself: its idle time passes when the clock that is returned is advanced."""
+    clock = ManualClock(MONOTONIC.now_ns())
+    for module in ("session", "media", "recordings"):
+        monkeypatch.setattr(f"realtime_engine.server.sessions.{module}.MONOTONIC", clock)
+    return clock
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -179,7 +189,7 @@ async def over_http(demo: Demo | None = None, **config: Any) -> AsyncIterator[Se
     running = asyncio.create_task(_serve(server))
     await until(lambda: server.started or running.done())
     try:
-        async with httpx.AsyncClient(base_url=server.url, timeout=10) as client:
+        async with httpx.AsyncClient(base_url=server.url, timeout=60) as client:
             served = Served(app, client, server)
             await served.ready()
             yield served
@@ -195,7 +205,7 @@ async def _serve(server: DemoServer) -> None:
 
 async def frame_where(session: DemoSession, condition: Callable[[tuple[int, int, int]], bool]) -> Frame:
     """The first frame whose colour is as wanted, watching until it comes."""
-    with session.publisher.subscribe() as viewer:
+    with session.media.frames.subscribe() as viewer:
         while True:
             frame = await viewer.next()
             if condition(colour(frame.pixels)):

@@ -1,4 +1,4 @@
-"""What several tests of the page do and look at."""
+"""Steps shared by the tests of the page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WEBCODECS = "?transport=webcodecs"
 
 
 def live(page: Page) -> Page:
-    expect(page.locator("#status")).to_have_text("Live", timeout=20_000)
+    expect(page.locator("#status")).to_have_text("Live")
     return page
 
 

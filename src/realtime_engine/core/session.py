@@ -248,17 +248,22 @@ class PendingReplies:
         return bool(self._replies)
 
     def add(self, event: SessionEvent, steps: int) -> None:
-        """Hold a reply back until :meth:`on_step` was called ``steps`` times."""
+        """Hold a reply back until :meth:`on_step` was called ``steps`` times for its session."""
         self._replies.append(_PendingReply(event, steps))
 
     def has(self, session_id: str) -> bool:
         """Whether a reply to this session is held back."""
         return any(reply.event.session_id == session_id for reply in self._replies)
 
-    def on_step(self) -> list[SessionEvent]:
-        """A step has sent its chunks: the replies that may be sent now."""
+    def steps_left(self, session_id: str) -> int:
+        """Steps until the newest reply to this session may be sent; 0 when none is held back."""
+        return max((reply.steps for reply in self._replies if reply.event.session_id == session_id), default=0)
+
+    def on_step(self, session_id: str | None = None) -> list[SessionEvent]:
+        """A step, of one session or of all, has sent its chunks: the replies that may be sent now."""
         for reply in self._replies:
-            reply.steps -= 1
+            if session_id in (None, reply.event.session_id):
+                reply.steps -= 1
         ready = [reply.event for reply in self._replies if reply.steps <= 0]
         self._replies = [reply for reply in self._replies if reply.steps > 0]
         return ready

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from realtime_engine.core.streaming.types import StreamingSessionContext, StreamingStageInvocation, StreamingTaskKey
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 def invocation(sequence_id: int = 0, session_id: str = "a", **inputs: object) -> StreamingStageInvocation:

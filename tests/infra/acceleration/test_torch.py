@@ -44,7 +44,7 @@ def test_importing_any_module_of_infra_imports_no_torch():
         "for name in names: importlib.import_module(name)\n"
         "print(json.dumps([len(names), sorted(name for name in sys.modules if name.split('.')[0] == 'torch')]))\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     imported, of_torch = json.loads(done.stdout)
     assert imported > 30 and of_torch == []
 

@@ -111,7 +111,7 @@ def test_a_full_disk_leaves_whole_fragments(tmp_path: Path) -> None:
     # in a process of its own: the limit would hold for the tests' report too
     program = [sys.executable, "-c", ON_A_SMALL_DISK, str(tmp_path / "a.mp4")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(program, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 

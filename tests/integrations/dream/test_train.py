@@ -244,7 +244,7 @@ import runpy, sys
 sys.modules[{missing!r}] = None
 runpy.run_module("realtime_engine.integrations.dream.train", run_name="__main__")
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=50)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.startswith(f"error: cannot train without the package '{missing}'"), done.stderr
     assert f"pip install 'realtime-engine[{extra}]'" in done.stderr and "Traceback" not in done.stderr

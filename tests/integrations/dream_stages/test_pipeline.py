@@ -16,7 +16,7 @@ from realtime_engine.core.streaming import (
     StreamingSessionCloseReason,
     StreamingSessionContext,
 )
-from realtime_engine.core.streaming.epoch import NO_ACTION, PlayerInput
+from realtime_engine.core.streaming.rollout import NO_ACTION, SessionInput
 from realtime_engine.integrations.dream_stages.pipeline import Rows, split_controls
 from realtime_engine.testing import EngineCase, check_engine
 from realtime_engine.testing.conformance import CHECKS
@@ -24,7 +24,7 @@ from realtime_engine.testing.conformance import CHECKS
 from .conftest import Dreams
 from .players import Frames, Table, context_of, differences, name_of, told
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 
 
 def people_come_and_go(table: Table, seed: int) -> Table:
@@ -85,7 +85,7 @@ async def dream_at_once(engine: StreamingEngine, players: dict[int, int], cancel
             pipeline.set_control(name, control, value)
         reading = asyncio.create_task(read(name))
         for number in range(count):
-            hands = PlayerInput(context_of(player))
+            hands = SessionInput(context_of(player))
             hands.apply({}, told(player, number)["events"], NO_ACTION)
             request = ChunkRequest(name, number, hands)
             await pipeline.push_inputs(name, number, {"request": request})
