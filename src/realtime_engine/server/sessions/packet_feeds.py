@@ -44,7 +44,7 @@ class PacketFeeds:
     @contextmanager
     def open(self, name: str | None = None) -> Iterator[PacketFeed]:
         """A feed for one viewer, closed on exit. ``name`` is what the viewer calls itself in ``presented``."""
-        viewer = self._video.join(Codec.H264)
+        viewer = self._video.add_viewer(Codec.H264)
 
         def on_sent(encoded: EncodedFrame, sent_ns: int) -> None:
             paced_ns, encoded_ns = encoded.paced_ns, encoded.encoded_ns
