@@ -72,7 +72,7 @@ async def main(options: dict[str, Any]) -> None:
     codecs = [Codec[options.get("codec", "VP8")]]
     closed = asyncio.Event()
     try:
-        peer = await ViewerPeer.accept(
+        peer = await ViewerPeer.from_offer(
             offer,
             source=video,
             on_controls=lambda text: [text],

@@ -19,6 +19,7 @@ __all__ = [
     "checked_manifest",
     "checked_stages",
     "name_of",
+    "run_stages",
     "session_in",
 ]
 
@@ -162,6 +163,12 @@ def check_outputs(batch: StageBatch) -> None:
         raise EngineContractError(f"stages must fill batch.outputs[session_id], got {type(outputs).__name__}")
     if not outputs.keys() <= batch.due and _has_odd_key(outputs):
         raise EngineContractError(f"stages must fill batch.outputs[session_id], got the keys {list(outputs)[:4]}")
+
+
+def run_stages(stages: list[Stage], batch: StageBatch) -> None:
+    """Run the stages of one lane, in order."""
+    for stage in stages:
+        call_hook(stage, batch)
 
 
 def name_of(model: object) -> str:

@@ -10,6 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from ..core.clock import NS_PER_S
+from ..core.monitor import PipelineSnapshot
 from ..core.statistics import WindowSnapshot
 from ..infra.copy_stats import CopyStats
 from ..infra.telemetry.frame_latency import FrameTotals
@@ -86,6 +87,57 @@ def _of_engine(host: EngineHost) -> Iterator[Metric]:
     yield _counter("chunks_dropped", "Chunks dropped because the server read them too slowly", dropped)
     yield _summary("step_seconds", "Duration of the engine's step", loop.step)
     yield _summary("input_to_step_seconds", "Time from an input to the step that uses it", loop.input_to_step)
+    yield from _of_pipeline(loop.pipeline)
+
+
+def _of_pipeline(pipeline: PipelineSnapshot | None) -> Iterator[Metric]:
+    """The families exist for every engine; only one that serves a stage graph has values in them."""
+    yield from _of_stages(pipeline)
+    for name, text in (
+        ("first_output", "From the first inputs of a session to its first output"),
+        ("control_to_output", "From a new value of a control to the first output made with it"),
+        ("chunk_period", "Between two chunks of a session"),
+    ):
+        family = SummaryMetricFamily(f"{PREFIX}pipeline_{name}_seconds", text, labels=[])
+        if pipeline is not None:
+            _add_window(family, {}, getattr(pipeline, name))
+        yield family
+    factor = GaugeMetricFamily(
+        PREFIX + "pipeline_real_time_factor", "p95 of the chunk period over the media duration of a chunk", labels=[]
+    )
+    if pipeline is not None and pipeline.real_time_factor is not None:
+        factor.add_metric([], pipeline.real_time_factor)
+    yield factor
+
+
+def _of_stages(pipeline: PipelineSnapshot | None) -> Iterator[Metric]:
+    chunks = CounterMetricFamily(
+        PREFIX + "pipeline_stage_chunks", "Chunks given to a stage, by outcome", labels=["stage", "outcome"]
+    )
+    waiting = GaugeMetricFamily(
+        PREFIX + "pipeline_stage_waiting", "Chunks whose inputs wait for a stage", labels=["stage"]
+    )
+    in_flight = GaugeMetricFamily(PREFIX + "pipeline_stage_in_flight", "Chunks that a stage has", labels=["stage"])
+    times = SummaryMetricFamily(
+        PREFIX + "pipeline_stage_seconds", "Time of a chunk at a stage, by phase", labels=["stage", "phase"]
+    )
+    intervals = CounterMetricFamily(
+        PREFIX + "pipeline_stage_idle_intervals", "Times that a stage was idle, by reason", labels=["stage", "reason"]
+    )
+    idle = CounterMetricFamily(
+        PREFIX + "pipeline_stage_idle_seconds", "Idle time of a stage, by reason", labels=["stage", "reason"]
+    )
+    for stage_id, stage in () if pipeline is None else pipeline.stages.items():
+        for outcome in ("admitted", "completed", "failed"):
+            chunks.add_metric([stage_id, outcome], getattr(stage, outcome))
+        waiting.add_metric([stage_id], stage.waiting)
+        in_flight.add_metric([stage_id], stage.in_flight)
+        for phase in ("queue", "mailbox", "run"):
+            _add_window(times, {"stage": stage_id, "phase": phase}, getattr(stage, phase))
+        for reason, total in stage.idle.items():
+            intervals.add_metric([stage_id, reason], total.intervals)
+            idle.add_metric([stage_id, reason], total.idle_ns / NS_PER_S)
+    yield from (chunks, waiting, in_flight, times, intervals, idle)
 
 
 def _of_loop(loop: LoopMonitor) -> Iterator[Metric]:

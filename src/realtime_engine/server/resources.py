@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ..core.contract import EngineManifest
 from ..core.inbox import Inbox
+from ..core.monitor import ServeMonitor
 from ..core.outbox import Outbox
 from ..infra.control_log import UNRECORDED, ControlRecorder, SessionLog
 from ..infra.copy_stats import CopyStats
@@ -28,6 +29,7 @@ class ServerResources:
         manifest: what the engine declares.
         inbox: messages to the engine.
         outbox: chunks and events from the engine.
+        monitor: counters of the engine.
         jpeg: the JPEG encoder.
         pool: threads that convert and encode pictures.
         encoders: the factory of video encoders.
@@ -42,6 +44,7 @@ class ServerResources:
     manifest: EngineManifest
     inbox: Inbox
     outbox: Outbox
+    monitor: ServeMonitor
     jpeg: JpegEncoder
     pool: Executor
     encoders: Encoders

@@ -23,7 +23,7 @@ from ..infra.recording import RecordingStore
 from ..infra.telemetry.frame_latency import FrameTotals
 from ..infra.telemetry.otel import SpanSender
 from ..infra.telemetry.server_stats import LoopMonitor
-from ..infra.webrtc import Route, RouteKind, find_route
+from ..infra.webrtc import Reachability, ReachabilityKind, find_reachability
 from .config import ServerConfig
 from .engine_host import EngineHost, EngineState
 from .metrics import Metrics, MetricSources
@@ -60,7 +60,7 @@ class Runtime:
         self.config = config
         self.host: EngineHost
         self.metrics: Metrics
-        self.route: Route | None = None
+        self.route: Reachability | None = None
         self.totals = FrameTotals(on_joined=SpanSender.exporting().send if config.otel else None)
         self.recordings = _recording_store(config)
         self._options = options
@@ -111,6 +111,7 @@ class Runtime:
                 manifest=host.manifest,
                 inbox=host.inbox,
                 outbox=host.outbox,
+                monitor=host.monitor,
                 jpeg=self._jpeg,
                 pool=self._pool,
                 encoders=self._encoders,
@@ -159,8 +160,8 @@ class Runtime:
         return ControlRecorder(self.config.record_controls, self.demo.name, options)
 
     async def _find_route(self) -> None:
-        self.route = await find_route(self.config.ice, page_on_loopback=self.config.is_loopback)
-        is_limited = self.route.kind is RouteKind.NONE or bool(self.route.silent)
+        self.route = await find_reachability(self.config.ice, page_on_loopback=self.config.is_loopback)
+        is_limited = self.route.kind is ReachabilityKind.NONE or bool(self.route.silent)
         logger.log(logging.WARNING if is_limited else logging.INFO, "WebRTC: %s", self.route)
 
     def _existing_sessions(self, session_id: str) -> Sessions:
@@ -196,8 +197,8 @@ def _recording_store(config: ServerConfig) -> RecordingStore | None:
         return None
     return RecordingStore(
         Path(config.recordings),
-        most_bytes=config.recording_max_bytes,
-        most_total_bytes=config.recordings_max_bytes,
+        max_bytes=config.recording_max_bytes,
+        max_total_bytes=config.recordings_max_bytes,
     )
 
 

@@ -319,7 +319,7 @@ def parameter_set(packet: av.Packet) -> bytes:
 async def answered_profile() -> bytes:
     """profile-level-id of the payload type that a viewer who takes every H264 is sent."""
     receiver = WebRtcReceiver()
-    peer = await ViewerPeer.accept(
+    peer = await ViewerPeer.from_offer(
         await receiver.offer(), source=shared(FramePublisher()), on_controls=lambda text: [], codecs=(Codec.H264,)
     )
     match = re.search(r"m=video \d+ \S+ (\d+)", peer.answer)

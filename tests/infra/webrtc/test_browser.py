@@ -105,7 +105,7 @@ class Site:
     async def whep(self, request: Request) -> Response:
         offer = (await request.body()).decode()
         began = time.perf_counter()
-        peer = await ViewerPeer.accept(
+        peer = await ViewerPeer.from_offer(
             offer,
             source=self.video,
             on_controls=lambda text: [json.dumps({"type": "reply", "text": text})],

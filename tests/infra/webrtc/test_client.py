@@ -24,7 +24,7 @@ async def test_a_bad_answer_is_refused(answer: str) -> None:
     receiver = WebRtcReceiver()
     await receiver.offer()
     with pytest.raises(BadAnswerError, match="cannot be used"):
-        await receiver.accept(answer)
+        await receiver.set_answer(answer)
     await receiver.close()
 
 
@@ -42,8 +42,8 @@ async def test_a_closed_receiver_keeps_nobody_waiting() -> None:
 async def test_unread_frames_give_way_to_newer_ones() -> None:
     source = FramePublisher()
     receiver = WebRtcReceiver(unread=2)
-    peer = await ViewerPeer.accept(await receiver.offer(), source=shared(source), on_controls=lambda text: [])
-    await receiver.accept(peer.answer)
+    peer = await ViewerPeer.from_offer(await receiver.offer(), source=shared(source), on_controls=lambda text: [])
+    await receiver.set_answer(peer.answer)
     async with Player(source):
         await receiver.next_frame()
         first = await receiver.next_frame()

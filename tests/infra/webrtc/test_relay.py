@@ -16,11 +16,11 @@ from realtime_engine.infra.webrtc import (
     IceConfig,
     IceServer,
     NoCandidatesError,
-    RouteKind,
+    ReachabilityKind,
     TurnSecret,
     ViewerPeer,
     WebRtcReceiver,
-    find_route,
+    find_reachability,
 )
 
 from ...coturn import Coturn, coturn
@@ -66,11 +66,13 @@ async def relayed(
     peer = None
     try:
         offer = await receiver.offer()
-        peer = await ViewerPeer.accept(offer, source=shared(source), on_controls=lambda text: [text], ice=server_side)
+        peer = await ViewerPeer.from_offer(
+            offer, source=shared(source), on_controls=lambda text: [text], ice=server_side
+        )
         for description in (offer, peer.answer):
             candidates = [line for line in description.splitlines() if line.startswith("a=candidate")]
             assert candidates and all(" typ relay raddr 0.0.0.0 rport 9" in line for line in candidates)
-        await receiver.accept(peer.answer)
+        await receiver.set_answer(peer.answer)
         yield receiver
     finally:
         await receiver.close()
@@ -109,7 +111,7 @@ async def test_other_credentials_are_refused_and_the_viewer_is_told(with_secret:
     receiver = WebRtcReceiver()
     ice = IceConfig([IceServer(with_secret.url)], turn_secret=secret, relay_only=True)
     with pytest.raises(NoCandidatesError, match="no address of the TURN server.*try again later"):
-        await ViewerPeer.accept(
+        await ViewerPeer.from_offer(
             await receiver.offer(), source=shared(FramePublisher()), on_controls=lambda text: [], ice=ice
         )
     await receiver.close()
@@ -118,13 +120,13 @@ async def test_other_credentials_are_refused_and_the_viewer_is_told(with_secret:
 async def test_the_route_is_told(with_users: Coturn) -> None:
     turn = IceServer(with_users.url, "ann", "pass")
     stun = IceServer(f"stun:127.0.0.1:{with_users.port}")
-    assert (await find_route(IceConfig([turn]))).kind is RouteKind.RELAY
-    refused = await find_route(IceConfig([IceServer(turn.url, "ann", "wrong")], relay_only=True))
-    assert (refused.kind, refused.silent) == (RouteKind.NONE, (turn.url,))
-    assert (await find_route(IceConfig([stun, turn], relay_only=True))).silent == ()
+    assert (await find_reachability(IceConfig([turn]))).kind is ReachabilityKind.RELAY
+    refused = await find_reachability(IceConfig([IceServer(turn.url, "ann", "wrong")], relay_only=True))
+    assert (refused.kind, refused.silent) == (ReachabilityKind.NONE, (turn.url,))
+    assert (await find_reachability(IceConfig([stun, turn], relay_only=True))).silent == ()
 
 
 async def test_an_address_as_a_stun_server_sees_it_is_told(with_users: Coturn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aioice.ice.get_host_addresses", lambda **_: ["127.0.0.1"])
-    route = await find_route(IceConfig([IceServer(f"stun:127.0.0.1:{with_users.port}")]))
-    assert (route.kind, route.silent) == (RouteKind.REFLEXIVE, ())
+    route = await find_reachability(IceConfig([IceServer(f"stun:127.0.0.1:{with_users.port}")]))
+    assert (route.kind, route.silent) == (ReachabilityKind.REFLEXIVE, ())

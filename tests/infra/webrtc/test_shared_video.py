@@ -45,7 +45,7 @@ async def show(bench: Bench, *viewers: Viewer, after_ms: float = 150) -> None:
 
 
 def join(bench: Bench) -> Viewer:
-    return Viewer(bench.video.join(Codec.VP8))
+    return Viewer(bench.video.add_viewer(Codec.VP8))
 
 
 async def test_the_encoder_is_made_for_the_configured_rate_and_follows_the_only_viewer(bench: Bench) -> None:
@@ -62,7 +62,7 @@ async def test_the_encoder_is_made_for_the_configured_rate_and_follows_the_only_
 
 async def test_without_a_configured_rate_the_picture_decides(bench: Bench) -> None:
     other = Bench()
-    viewer = Viewer(other.video.join(Codec.VP8))
+    viewer = Viewer(other.video.add_viewer(Codec.VP8))
     await show(other, viewer)
     assert 100_000 < other.stats.bitrate < 1_500_000
     await other.video.close()

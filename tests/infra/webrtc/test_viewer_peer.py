@@ -22,8 +22,8 @@ from realtime_engine.infra.webrtc import (
     BadOfferError,
     CloseReason,
     NoCandidatesError,
-    Patience,
     PeerClosedError,
+    PeerTimeouts,
     SharedVideo,
     Tier,
     ViewerPeer,
@@ -61,9 +61,11 @@ async def connect() -> AsyncIterator[Any]:
         receiver = WebRtcReceiver(codecs=[codec])
         reasons: asyncio.Queue[CloseReason] = asyncio.Queue()
         options.setdefault("on_controls", lambda text: [])
-        peer = await ViewerPeer.accept(await receiver.offer(), source=video, on_closed=reasons.put_nowait, **options)
+        peer = await ViewerPeer.from_offer(
+            await receiver.offer(), source=video, on_closed=reasons.put_nowait, **options
+        )
         viewers.append(Viewer(receiver, peer, reasons))
-        await receiver.accept(peer.answer)
+        await receiver.set_answer(peer.answer)
         return viewers[-1]
 
     yield connect
@@ -293,8 +295,8 @@ async def test_closing_while_it_connects_leaves_nothing_running(source: FramePub
     before = asyncio.all_tasks()
     for moment_ms in range(0, 70, 10):
         receiver = WebRtcReceiver()
-        peer = await ViewerPeer.accept(await receiver.offer(), source=shared(source), on_controls=lambda text: [])
-        await receiver.accept(peer.answer)
+        peer = await ViewerPeer.from_offer(await receiver.offer(), source=shared(source), on_controls=lambda text: [])
+        await receiver.set_answer(peer.answer)
         await asyncio.sleep(moment_ms / 1000)
         await asyncio.gather(peer.close(), receiver.close())
     await until(lambda: asyncio.all_tasks() <= before, pause_s=0.01)
@@ -303,12 +305,12 @@ async def test_closing_while_it_connects_leaves_nothing_running(source: FramePub
 async def test_a_viewer_that_never_comes_is_given_up(source: FramePublisher) -> None:
     receiver = WebRtcReceiver()
     reasons: asyncio.Queue[CloseReason] = asyncio.Queue()
-    await ViewerPeer.accept(
+    await ViewerPeer.from_offer(
         await receiver.offer(),
         source=shared(source),
         on_controls=lambda text: [],
         on_closed=reasons.put_nowait,
-        patience=Patience(connect_s=0.2),
+        timeouts=PeerTimeouts(connect_s=0.2),
     )
     assert await reasons.get() is CloseReason.NEVER_CONNECTED
     await receiver.close()
@@ -326,12 +328,12 @@ async def test_a_killed_viewer_is_noticed(source: FramePublisher) -> None:
     assert process.stdin and process.stdout
     reasons: asyncio.Queue[CloseReason] = asyncio.Queue()
     video = shared(source)
-    peer = await ViewerPeer.accept(
+    peer = await ViewerPeer.from_offer(
         json.loads(await process.stdout.readline()),
         source=video,
         on_controls=lambda text: [],
         on_closed=reasons.put_nowait,
-        patience=Patience(silence_s=2.5),
+        timeouts=PeerTimeouts(silence_s=2.5),
     )
     async with Player(source):
         process.stdin.write(json.dumps(peer.answer).encode() + b"\n")
@@ -361,7 +363,9 @@ async def test_a_refused_offer_leaves_nothing_running(source: FramePublisher, mo
     reasons: asyncio.Queue[CloseReason] = asyncio.Queue()
     monkeypatch.setattr(ViewerPeer, "_watch", broken)
     with pytest.raises(RuntimeError, match="on purpose"):
-        await ViewerPeer.accept(offer, source=shared(source), on_controls=lambda text: [], on_closed=reasons.put_nowait)
+        await ViewerPeer.from_offer(
+            offer, source=shared(source), on_controls=lambda text: [], on_closed=reasons.put_nowait
+        )
     await until(lambda: asyncio.all_tasks() <= before, pause_s=0.01)
     assert reasons.empty()
     assert count_open_files() == open_files
@@ -371,14 +375,14 @@ async def test_a_refused_offer_leaves_nothing_running(source: FramePublisher, mo
 @pytest.mark.parametrize("offer", ["", "v=0\r\n", "v=0\r\nm=video"])
 async def test_a_malformed_offer_is_refused(source: FramePublisher, offer: str) -> None:
     with pytest.raises(BadOfferError):
-        await ViewerPeer.accept(offer, source=shared(source), on_controls=lambda text: [])
+        await ViewerPeer.from_offer(offer, source=shared(source), on_controls=lambda text: [])
 
 
 async def test_an_offer_that_only_aiortc_refuses_is_refused_too(source: FramePublisher) -> None:
     receiver = WebRtcReceiver(codecs=[Codec.H264])
     offer = (await receiver.offer()).replace("42001f", "4200ff").replace("42e01f", "4200ff")
     with pytest.raises(BadOfferError, match="cannot be used"):
-        await ViewerPeer.accept(offer, source=shared(source), on_controls=lambda text: [])
+        await ViewerPeer.from_offer(offer, source=shared(source), on_controls=lambda text: [])
     await receiver.close()
 
 
@@ -390,7 +394,7 @@ async def test_a_machine_without_addresses_says_so(source: FramePublisher, monke
     offer = await receiver.offer()
     monkeypatch.setattr(asyncio.get_running_loop(), "create_datagram_endpoint", no_endpoint)
     with pytest.raises(NoCandidatesError, match="try again later"):
-        await ViewerPeer.accept(offer, source=shared(source), on_controls=lambda text: [])
+        await ViewerPeer.from_offer(offer, source=shared(source), on_controls=lambda text: [])
     await receiver.close()
 
 
@@ -399,10 +403,10 @@ async def test_candidates_may_come_later(source: FramePublisher) -> None:
     lines = (await receiver.offer()).splitlines()
     late = [line for line in lines if line.startswith(("a=candidate", "a=end-of"))]
     offer = "\r\n".join(line for line in lines if line not in late) + "\r\n"
-    peer = await ViewerPeer.accept(offer, source=shared(source), on_controls=lambda text: [])
+    peer = await ViewerPeer.from_offer(offer, source=shared(source), on_controls=lambda text: [])
     # only the server can begin: the viewer is not told where it is
     no_candidates = "\r\n".join(line for line in peer.answer.splitlines() if not line.startswith("a=candidate"))
-    await receiver.accept(no_candidates + "\r\n")
+    await receiver.set_answer(no_candidates + "\r\n")
     ufrag = next(line for line in lines if line.startswith("a=ice-ufrag"))
     with pytest.raises(BadCandidateError, match="restart"):
         await peer.add_candidate("a=ice-ufrag:other\r\n" + late[0])
@@ -423,7 +427,7 @@ async def test_a_process_out_of_files_says_so(source: FramePublisher, monkeypatc
     offer = await receiver.offer()
     monkeypatch.setattr("aiortc.RTCPeerConnection.setLocalDescription", no_file)
     with pytest.raises(NoCandidatesError, match="Too many open files"):
-        await ViewerPeer.accept(offer, source=shared(source), on_controls=lambda text: [])
+        await ViewerPeer.from_offer(offer, source=shared(source), on_controls=lambda text: [])
     await receiver.close()
 
 
@@ -460,7 +464,9 @@ async def test_what_a_viewer_offers_to_send_is_not_taken(source: FramePublisher)
     for _ in range(3):
         connection.addTransceiver("audio", direction="sendrecv")
     await connection.setLocalDescription(await connection.createOffer())
-    peer = await ViewerPeer.accept(connection.localDescription.sdp, source=shared(source), on_controls=lambda text: [])
+    peer = await ViewerPeer.from_offer(
+        connection.localDescription.sdp, source=shared(source), on_controls=lambda text: []
+    )
     assert peer.answer.count("a=inactive") == 3 and "a=recvonly" not in peer.answer
     assert peer.answer.count("a=sendonly") == 1
     await connection.setRemoteDescription(RTCSessionDescription(peer.answer, "answer"))

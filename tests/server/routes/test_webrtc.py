@@ -29,7 +29,7 @@ async def viewing(place: Place) -> AsyncIterator[tuple[WebRtcReceiver, httpx.Res
     try:
         answer = await place.request("POST", "whep", content=await receiver.offer(), headers=SDP)
         assert answer.status_code == 201, answer.text
-        await receiver.accept(answer.text)
+        await receiver.set_answer(answer.text)
         yield receiver, answer
     finally:
         await receiver.close()
@@ -193,7 +193,7 @@ async def publishing(
     async with Publisher(paint, **options) as publisher:
         answer = await place.request("POST", "whip", content=await publisher.offer(), headers=SDP)
         assert answer.status_code == 201, answer.text
-        await publisher.accept(answer.text)
+        await publisher.set_answer(answer.text)
         yield publisher, answer
 
 

@@ -24,7 +24,7 @@ class Scene:
         self.looks = 0
         self.video = SharedVideo(FramePublisher(), executor=pool)
         self.recordings = Recordings(
-            RecordingStore(folder, most_bytes=10**9, most_total_bytes=10**9),
+            RecordingStore(folder, max_bytes=10**9, max_total_bytes=10**9),
             "session",
             self.video,
             pool,

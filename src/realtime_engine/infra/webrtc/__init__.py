@@ -10,11 +10,10 @@ from .errors import (
     PeerClosedError,
     WebRtcError,
 )
-from .frame_identity import FrameInfo, frame_message, parse_frame_message
 from .ice import IceConfig, IceServer, TurnSecret
-from .peer import Patience, RemotePeer, close_all
+from .peer import PeerTimeouts, RemotePeer, close_all
 from .publisher_peer import PublisherEnd, PublisherPeer, ReceivedPicture
-from .reachability import Route, RouteKind, find_route
+from .reachability import Reachability, ReachabilityKind, find_reachability
 from .send_queue import EncodedFrame, Loss, StreamEnded, VideoViewer
 from .shared_video import SharedVideo
 from .stream import StreamStats
@@ -30,12 +29,11 @@ __all__ = [
     "BadOfferError",
     "CloseReason",
     "EncodedFrame",
-    "FrameInfo",
     "IceConfig",
     "IceServer",
     "Loss",
     "NoCandidatesError",
-    "Patience",
+    "PeerTimeouts",
     "PeerClosedError",
     "ReceivedPicture",
     "PublisherEnd",
@@ -43,8 +41,8 @@ __all__ = [
     "ReceivedFrame",
     "SentFrame",
     "RemotePeer",
-    "Route",
-    "RouteKind",
+    "Reachability",
+    "ReachabilityKind",
     "SharedVideo",
     "TurnSecret",
     "UdpPorts",
@@ -55,8 +53,6 @@ __all__ = [
     "ViewerPeer",
     "WebRtcError",
     "WebRtcReceiver",
-    "find_route",
+    "find_reachability",
     "close_all",
-    "frame_message",
-    "parse_frame_message",
 ]

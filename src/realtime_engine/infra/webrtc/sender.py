@@ -27,6 +27,7 @@ class Sending:
 
     Attributes:
         blind: the viewer's reports cannot be heard.
+        handed_ns: when the newest packet of the frame was handed to the network; ``None`` before the first one.
     """
 
     def __init__(self, sender: RTCRtpSender, clock: Clock) -> None:
@@ -38,6 +39,7 @@ class Sending:
         self._payloads: list[bytes] = []
         self._begins_keyframe = False
         self._reported_ns: int | None = None
+        self.handed_ns: int | None = None
         self.blind = not hear_rtcp(sender, self._hear)
 
     def begin(self, viewer: VideoViewer) -> None:
@@ -50,6 +52,7 @@ class Sending:
 
     def send(self, encoded: EncodedFrame, viewer: VideoViewer) -> None:
         """``encoded`` is what the sender sends next."""
+        self.handed_ns = None
         self._payloads = list(encoded.payloads)
         self._begins_keyframe = encoded.packet.is_keyframe
         size, limit = encoded.packet.size, viewer.limit
@@ -81,3 +84,4 @@ class Sending:
         wait_ns = self._spread.due_ns(size) - self._clock.now_ns()
         if wait_ns >= _MIN_WAIT_NS:
             await asyncio.sleep(wait_ns / NS_PER_S)
+        self.handed_ns = self._clock.now_ns()

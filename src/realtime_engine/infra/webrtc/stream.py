@@ -105,7 +105,7 @@ class SharedStream:
 
     Args:
         new_encoder: makes an encoder for so many bits per second.
-        packetise: makes RTP payloads of an encoded picture.
+        packetize: makes RTP payloads of an encoded picture.
         bitrate: called with each frame for the bits per second to aim at.
         scale: what both sides of the picture are divided by.
         epoch_ns: when presentation time 0 was.
@@ -116,7 +116,7 @@ class SharedStream:
         self,
         source: FramePublisher,
         new_encoder: Callable[[int], VideoEncoder],
-        packetise: Callable[[bytes], list[bytes]],
+        packetize: Callable[[bytes], list[bytes]],
         bitrate: Callable[[Frame], int],
         *,
         scale: int,
@@ -127,7 +127,7 @@ class SharedStream:
     ) -> None:
         self._source = source
         self._new_encoder = new_encoder
-        self._packetise = packetise
+        self._packetise = packetize
         self._bitrate_for = bitrate
         self._scale = scale
         self._epoch_ns = epoch_ns

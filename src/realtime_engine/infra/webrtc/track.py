@@ -95,16 +95,16 @@ class ViewerTrack(MediaStreamTrack):
             self._viewer.close()
 
     def _join(self, sending: Sending) -> VideoViewer:
-        self._viewer = self._video.join(self._codec, blind=sending.blind)
+        self._viewer = self._video.add_viewer(self._codec, blind=sending.blind)
         sending.begin(self._viewer)
         return self._viewer
 
     def _tell_sent(self, sending: Sending) -> None:
-        """The sender comes for the next packet when the last one is on the wire."""
+        """The sender comes for the next packet when the last one is on the wire, on a busy event loop much later."""
         sent, self._in_flight = self._in_flight, None
         if sent is None:
             return
         self.frames_sent += 1
         rtp = sending.timestamp
         if rtp is not None:
-            self._on_sent(SentFrame(rtp, sent, self._clock.now_ns()))
+            self._on_sent(SentFrame(rtp, sent, sending.handed_ns or self._clock.now_ns()))

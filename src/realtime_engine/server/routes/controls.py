@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Request, WebSocket, WebSocketDisconnect
 from pydantic import Field, JsonValue, RootModel
 
-from ...infra.rate_limit import TokenBucket
+from ...infra.rate_limit import MESSAGES_PER_S, TokenBucket
 from ..bodies import json_body, read_model
 from ..runtime import runtime_of
 from ..sessions.session import DemoSession
@@ -21,7 +21,7 @@ router = APIRouter(tags=["controls"])
 
 _MAX_UNSENT = 256
 _MAX_UNSENT_REPLIES = _MAX_UNSENT // 2  # the other half is for events, which never wait
-_MESSAGES_PER_S, _BURST = 500.0, 100.0
+_BURST = 100.0
 _CHARACTERS_PER_MESSAGE = 1024  # a longer message counts as several
 _MESSAGES_PER_TURN = 4  # after which the event loop runs other tasks
 _SEND_TIMEOUT_S = 10.0
@@ -67,7 +67,7 @@ class ControlsConnection:
         self._session = session
         self._unsent: asyncio.Queue[str] = asyncio.Queue(_MAX_UNSENT)
         self._too_slow = asyncio.Event()
-        self._bucket = TokenBucket(_MESSAGES_PER_S, _BURST)
+        self._bucket = TokenBucket(MESSAGES_PER_S, _BURST)
 
     async def run(self) -> None:
         """Exchange messages until the connection ends."""
@@ -99,7 +99,7 @@ class ControlsConnection:
 
     async def _throttle(self, length: int, count: int) -> None:
         """Rate-limit a client that sends too much; disconnect one that does not read its replies."""
-        delay_s = self._bucket.take(1 + length // _CHARACTERS_PER_MESSAGE)
+        delay_s = self._bucket.reserve(1 + length // _CHARACTERS_PER_MESSAGE)
         if delay_s or count % _MESSAGES_PER_TURN == 0:
             await asyncio.sleep(delay_s)
         if self._unsent.qsize() >= _MAX_UNSENT_REPLIES:

@@ -12,7 +12,7 @@ from fastapi.responses import Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from ...infra.mjpeg import HEADERS, format_frame_id
-from ...infra.rate_limit import TokenBucket
+from ...infra.rate_limit import MESSAGES_PER_S, TokenBucket
 from ...infra.webcodecs import BadMessageError, PacketFeed, parse_viewer_message
 from ..problems import Problem
 from ..runtime import runtime_of
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 router = APIRouter(tags=["video"])
 
-_MESSAGES_PER_S, _BURST = 500.0, 100.0
+_BURST = 100.0
 _MAX_REASON = 100  # characters; a close frame has room for 123 bytes
 
 
@@ -109,7 +109,7 @@ class VideoConnection:
         self._socket = socket
         self._session = session
         self._feed = feed
-        self._bucket = TokenBucket(_MESSAGES_PER_S, _BURST)
+        self._bucket = TokenBucket(MESSAGES_PER_S, _BURST)
         self._refusal: str | None = None
 
     async def run(self) -> None:
@@ -120,11 +120,11 @@ class VideoConnection:
     async def _read(self) -> None:
         while (message := await self._socket.receive())["type"] != "websocket.disconnect":
             try:
-                self._feed.hear(parse_viewer_message(message.get("text") or ""))
+                self._feed.on_message(parse_viewer_message(message.get("text") or ""))
             except BadMessageError as error:
                 self._refusal = str(error)
                 return
-            if delay_s := self._bucket.take(1):
+            if delay_s := self._bucket.reserve():
                 await asyncio.sleep(delay_s)
 
     async def _write(self) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ...core.monitor import PipelineSnapshot
 from ...infra.controls import timing_message
 from ...infra.controls.schema import PresentedMessage, ShownFrame
 from ...infra.encoding import Codec
@@ -13,6 +14,7 @@ from ...infra.publisher import FramePublisher
 from ...infra.telemetry.frame_latency import FrameLatencyTracker, PageClock, PresentedFrame
 from ...infra.webcodecs import PacketFeed
 from ...infra.webrtc import EncodedFrame, SharedVideo
+from .stage_statistics import stage_statistics
 
 TRANSPORT = "webcodecs"
 
@@ -42,7 +44,7 @@ class PacketFeeds:
     @contextmanager
     def open(self, name: str | None = None) -> Iterator[PacketFeed]:
         """A feed for one viewer, closed on exit. ``name`` is what the viewer calls itself in ``presented``."""
-        viewer = self._video.join(Codec.H264)
+        viewer = self._video.add_viewer(Codec.H264)
 
         def on_sent(encoded: EncodedFrame, sent_ns: int) -> None:
             paced_ns, encoded_ns = encoded.paced_ns, encoded.encoded_ns
@@ -65,14 +67,20 @@ class PacketFeeds:
                 self._latency.left(name)
 
 
-def record_presented(latency: FrameLatencyTracker, message: PresentedMessage) -> list[dict[str, Any]]:
-    """Record the frames that a client has presented; the reply is the session's timing, if requested."""
+def record_presented(
+    latency: FrameLatencyTracker, pipeline: Callable[[], PipelineSnapshot | None], message: PresentedMessage
+) -> list[dict[str, Any]]:
+    """Record the frames that a client has presented; the reply is the session's timing, if requested.
+
+    ``pipeline`` returns the session's share of the stage graph, if the engine serves one.
+    """
     clock = PageClock(message.clock.offset, message.clock.uncertainty)
     latency.presented(message.viewer, map(_presented_frame, message.frames), clock)
     if not message.timing:
         return []
     transport = latency.transport_of(message.viewer)
-    return [timing_message(transport, {} if transport is None else latency.times.snapshot(transport))]
+    frames, stages = {} if transport is None else latency.times.snapshot(transport), pipeline()
+    return [timing_message(transport, frames, () if stages is None else stage_statistics(stages))]
 
 
 def _presented_frame(frame: ShownFrame) -> PresentedFrame:

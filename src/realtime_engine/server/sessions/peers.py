@@ -109,7 +109,7 @@ class WebRtcViewers:
         Raises:
             TooManyViewers: the session has as many viewers as it may have.
             PeerClosedError: the session ended during the negotiation.
-            WebRtcError: as :meth:`ViewerPeer.accept`.
+            WebRtcError: as :meth:`ViewerPeer.from_offer`.
         """
         if len(self._peers) + self._negotiating >= _MAX_VIEWERS:
             raise TooManyViewers(f"a session has at most {_MAX_VIEWERS} WebRTC viewers")
@@ -132,7 +132,7 @@ class WebRtcViewers:
             closed.set()
             self._remove(viewer_id)
 
-        peer = await ViewerPeer.accept(
+        peer = await ViewerPeer.from_offer(
             offer,
             source=self._video,
             on_controls=self._on_text,
@@ -207,7 +207,7 @@ class Publishers:
 
         Raises:
             PeerClosedError: the session ended during the negotiation.
-            WebRtcError: as :meth:`PublisherPeer.accept`; the current publisher stays.
+            WebRtcError: as :meth:`PublisherPeer.from_offer`; the current publisher stays.
         """
         async with self._negotiating:
             return await self._negotiate(offer)
@@ -229,9 +229,9 @@ class Publishers:
         def on_closed(reason: PublisherEnd) -> None:
             closed.set()
             self._peers.pop(publisher_id, None)
-            self.video.end(number)
+            self.video.end_publisher(number)
 
-        peer = await PublisherPeer.accept(
+        peer = await PublisherPeer.from_offer(
             offer,
             self.video.declared,
             on_picture=on_picture,
@@ -244,7 +244,7 @@ class Publishers:
             await peer.close()
             raise PeerClosedError("the session ended while its publisher was connecting")
         replaced = list(self._peers.values())
-        number = self.video.begin()
+        number = self.video.start_publisher()
         self._peers[publisher_id] = peer
         await close_all(replaced)
         return publisher_id, peer

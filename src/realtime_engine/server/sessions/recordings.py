@@ -79,13 +79,13 @@ class Recordings:
         self._starting = True
         try:
             await self.stop()  # cancels the watchdog of a recording that has ended
-            number = await self._store.begin(self._session_id)
+            number = await self._store.allocate_number(self._session_id)
         finally:
             self._starting = False
         if self._closed:
             raise SessionOver
         self._earlier_bytes = self.bytes
-        viewer = self._video.join(Codec.H264, blind=True)  # so that a keyframe ends a fragment every other second
+        viewer = self._video.add_viewer(Codec.H264, blind=True)  # so that a keyframe ends a fragment every other second
         self._current = Recording(viewer, self._store, self._session_id, number, self._pool)
         self.started += 1
         self._watchdog = asyncio.create_task(self._stop_unattended(self._current))

@@ -6,7 +6,7 @@ import asyncio
 import functools
 import logging
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...core.clock import MONOTONIC, NS_PER_S
@@ -24,6 +24,7 @@ from ...core.messages import (
     SessionEvent,
     SetActive,
 )
+from ...core.monitor import PipelineSnapshot, StageSpan
 from ...infra.controls import ControlState, event_message
 from ...infra.conversion import Converter
 from ...infra.video_input import VideoBuffer
@@ -86,6 +87,7 @@ class DemoSession:
         self._pump = self._make_pump(resources)
         self._requests = EngineRequests(resources.inbox.put_nowait, config.stall_timeout_s)
         self._on_ended = on_ended
+        self._monitor = resources.monitor
         self._reset_lock = asyncio.Lock()
         self._ending = False
         self._task: asyncio.Task[None] | None = None
@@ -114,6 +116,15 @@ class DemoSession:
     def receive_text(self, text: str) -> list[str]:
         """As :meth:`receive`, with the replies as text."""
         return self.controls.receive_text(text)
+
+    def stage_spans(self, since_ns: int) -> Sequence[StageSpan]:
+        """The work of the model's stages for the session; empty unless the engine serves a stage graph."""
+        pipeline = self._monitor.pipeline
+        return () if pipeline is None else pipeline.session_spans(self.id, since_ns)
+
+    def _stages(self) -> PipelineSnapshot | None:
+        pipeline = self._monitor.pipeline
+        return None if pipeline is None else pipeline.session_snapshot(self.id)
 
     # -- requests of the owner
 
@@ -198,7 +209,7 @@ class DemoSession:
             put=resources.inbox.put_nowait,
             broadcast=self.connections.broadcast,
             on_activity=self.idle.on_activity,
-            on_presented=functools.partial(record_presented, self.media.latency),
+            on_presented=functools.partial(record_presented, self.media.latency, self._stages),
         )
         video = None if self.publishers is None else self.publishers.video
         log = resources.open_log(self.id)
