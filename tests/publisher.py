@@ -64,7 +64,7 @@ class Publisher:
         sdp: str = self.connection.localDescription.sdp
         return sdp
 
-    async def accept(self, answer: str) -> None:
+    async def set_answer(self, answer: str) -> None:
         await self.connection.setRemoteDescription(RTCSessionDescription(answer, "answer"))
 
     async def vanish(self) -> None:

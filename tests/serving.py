@@ -21,7 +21,7 @@ from realtime_engine import (
 from realtime_engine.core.clock import Wakeup
 from realtime_engine.core.messages import SessionEvent
 from realtime_engine.core.monitor import ServeMonitor
-from realtime_engine.core.serve_loop import ServeLoop
+from realtime_engine.core.serve_loop import ServeLoop, ServeOptions
 from realtime_engine.testing import (
     FaultPlan,
     FaultyEngine,
@@ -43,7 +43,7 @@ class BatonClock:
     def __init__(self) -> None:
         self.now = 0
         self.waits: list[int | None] = []
-        self.gave_way = 0
+        self.yields = 0
         self._parked = threading.Semaphore(0)
         self._resume = threading.Semaphore(0)
 
@@ -58,8 +58,8 @@ class BatonClock:
         if not rung and until_ns is not None:
             self.now = max(self.now, until_ns)
 
-    def give_way(self) -> None:
-        self.gave_way += 1
+    def yield_now(self) -> None:
+        self.yields += 1
 
     def ended(self) -> None:
         self._parked.release()
@@ -81,8 +81,9 @@ class Served:
         self.inbox = Inbox(clock=self.clock)
         self.outbox = Outbox(maxsize)
         self.monitor = ServeMonitor()
-        options = {"tick_interval_s": None, "max_consecutive_failures": 10, **options}
-        self.loop = ServeLoop(engine, self.inbox, self.outbox, clock=self.clock, monitor=self.monitor, **options)
+        self.loop = ServeLoop(
+            engine, self.inbox, self.outbox, ServeOptions(**options), clock=self.clock, monitor=self.monitor
+        )
         self.sinks: dict[str, RecordingSink] = {}
         self.error: BaseException | None = None
         self.ended = False
@@ -249,9 +250,12 @@ def _composed_maker(**options: Any) -> EngineMaker:
     return make
 
 
-def _replica(size: int, engine_plan: FaultPlan, model_plan: FaultPlan) -> Any:
-    children = ReplicaEngine(lambda: composed(1, model_plan, pipeline=False), max_sessions=size)
-    return FaultyEngine(children, engine_plan)
+def _replica_maker(*, parallel: bool) -> EngineMaker:
+    def make(size: int, engine_plan: FaultPlan, model_plan: FaultPlan) -> Any:
+        children = ReplicaEngine(lambda: composed(1, model_plan, pipeline=False), max_sessions=size, parallel=parallel)
+        return FaultyEngine(children, engine_plan)
+
+    return make
 
 
 COMPOSED_OPTIONS: dict[str, dict[str, Any]] = {
@@ -263,7 +267,8 @@ COMPOSED_OPTIONS: dict[str, dict[str, Any]] = {
 
 ENGINES: dict[str, EngineMaker] = {
     "scripted": _scripted,
-    "replica": _replica,
+    "replica": _replica_maker(parallel=False),
+    "replica-parallel": _replica_maker(parallel=True),
     **{name: _composed_maker(**options) for name, options in COMPOSED_OPTIONS.items()},
 }
 

@@ -55,7 +55,7 @@ class Ours:
         self._playing = [asyncio.create_task(self._play(session)) for session in range(load.sessions)]
 
     async def accept(self, session: int, offer: str) -> str:
-        peer = await ViewerPeer.accept(
+        peer = await ViewerPeer.from_offer(
             offer, source=self._videos[session], on_controls=lambda text: [], codecs=(self._codec,)
         )
         self._peers.append(peer)

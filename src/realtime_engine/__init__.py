@@ -38,7 +38,7 @@ from .core.monitor import ServeMonitor, ServeSnapshot
 from .core.outbox import Outbox, OutboxSession
 from .core.replica import ReplicaEngine
 from .core.serve import default_serve, run_engine
-from .core.stages import Stage, StageBatch, StageModel
+from .core.stages import LaneStage, Stage, StageBatch, StageModel
 
 __all__ = [
     "Action",
@@ -58,6 +58,7 @@ __all__ = [
     "Inbox",
     "InboxMsg",
     "Lane",
+    "LaneStage",
     "MonotonicClock",
     "Outbox",
     "OutboxClosed",

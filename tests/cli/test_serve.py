@@ -102,5 +102,5 @@ def test_a_second_interrupt_ends_it_at_once(tmp_path: Path) -> None:
         running.url()
         running.wait_for_output("never ends")
         running.signal(signal.SIGINT)
-        running.wait_for_output("once more to end at once")
+        running.wait_for_output("press Ctrl-C again to exit immediately")
         assert running.interrupt() == 130

@@ -12,13 +12,13 @@ from realtime_engine.core.clock import Deadline, Deadlines, Wakeup
 from .stage_models import WAIT_S
 
 
-def test_a_ring_before_the_wait_is_remembered():
+def test_an_event_set_before_the_wait_is_remembered():
     wakeup = Wakeup()
     wakeup.notify()
     assert wakeup.wait(WAIT_S)
 
 
-def test_answering_clears_all_rings():
+def test_a_wait_clears_the_event():
     wakeup = Wakeup()
     wakeup.notify()
     wakeup.notify()
@@ -26,7 +26,7 @@ def test_answering_clears_all_rings():
     assert not wakeup.wait(0)
 
 
-def test_a_ring_from_another_thread_wakes_the_sleeper():
+def test_another_thread_ends_the_wait():
     wakeup, woken = Wakeup(), threading.Event()
 
     def sleep() -> None:
@@ -40,7 +40,7 @@ def test_a_ring_from_another_thread_wakes_the_sleeper():
     sleeper.join()
 
 
-class RungAtTheLastMoment:
+class SetAtTheLastMoment:
     """An event that is set right after its wait has timed out."""
 
     def __init__(self) -> None:
@@ -55,9 +55,9 @@ class RungAtTheLastMoment:
         self.inner.clear()
 
 
-def test_a_ring_between_the_timeout_and_the_answer_is_not_lost():
+def test_an_event_set_between_the_timeout_and_the_clear_is_not_lost():
     wakeup = Wakeup()
-    wakeup._event = RungAtTheLastMoment()
+    wakeup._event = SetAtTheLastMoment()
     first = wakeup.wait(0)
     assert first or wakeup.wait(0)
 
@@ -68,7 +68,7 @@ def test_the_monotonic_clock_never_goes_back():
     assert readings == sorted(readings)
 
 
-def test_waiting_for_a_moment_that_has_passed_returns_at_once_and_keeps_the_ring():
+def test_a_wait_for_a_moment_that_has_passed_returns_at_once_and_keeps_the_event():
     clock, wakeup = MonotonicClock(), Wakeup()
     wakeup.notify()
     clock.wait(wakeup, clock.now_ns() - 1)
@@ -82,7 +82,7 @@ def test_waiting_ends_at_the_moment():
     assert clock.now_ns() >= until
 
 
-def test_a_ring_ends_a_wait_for_a_distant_moment():
+def test_the_event_ends_a_wait_for_a_distant_moment():
     clock, wakeup = MonotonicClock(), Wakeup()
     wakeup.notify()
     until = clock.now_ns() + 3_600 * 10**9
@@ -90,15 +90,15 @@ def test_a_ring_ends_a_wait_for_a_distant_moment():
     assert clock.now_ns() < until
 
 
-def test_waiting_without_a_moment_waits_for_the_ring():
+def test_a_wait_without_a_moment_waits_for_the_event():
     clock, wakeup = MonotonicClock(), Wakeup()
     wakeup.notify()
     clock.wait(wakeup, None)
     assert not wakeup.wait(0)
 
 
-def test_give_way_returns():
-    MonotonicClock().give_way()
+def test_yield_now_returns():
+    MonotonicClock().yield_now()
 
 
 INTERVAL = 1000
@@ -163,7 +163,7 @@ def test_deadlines_stay_on_the_grid_and_overruns_are_the_deadlines_that_passed(d
         assert deadlines.next_ns > now - INTERVAL, "an old deadline would make a burst"
 
 
-def test_what_remains_is_never_negative_and_never_too_long_for_a_lock() -> None:
+def test_the_remaining_time_is_never_negative_and_never_too_long_for_a_lock() -> None:
     assert 0.0 < Deadline(60.0).remaining() <= 60.0
     assert Deadline(0.0).remaining() == 0.0 == Deadline(-1.0).remaining()
     assert Deadline(math.inf).remaining() == threading.TIMEOUT_MAX

@@ -979,6 +979,109 @@ class TestDebounce:
         assert {result.session_id for result in failed.value.results} >= {"b"}
 
 
+class TestAppliedHeavyValue:
+    """HOT and DEFERRED see a heavy value in the conditioning from the step on in which its encode has ended."""
+
+    def test_while_a_value_is_encoded_the_conditioning_has_the_old_one(self):
+        model, gate = RecordingModel(heavy_policy=lambda: "keep_running"), Gate("a")
+        model.before["encode"] = gate
+        engine = build("threaded", model)
+        attach(engine, "a", "b", prompt="x")
+        step(engine, a={}, b={})
+        given = {"prompt": "y", "move": 1}
+        for move in (1, 2):
+            made = step(engine, a={**given, "move": move}, b={"prompt": "x", "move": move})
+            assert made["a"].conditioning == {"prompt": "x", "move": move} and made["a"].prompt == "x"
+            assert made["b"].conditioning == {"prompt": "x", "move": move}
+        assert given == {"prompt": "y", "move": 1}
+        gate.opened.set()
+        let_encodes_end(engine)
+        made = step(engine, a=given, b={"prompt": "x"})
+        assert made["a"].conditioning == given and made["a"].prompt == "y"
+
+    def test_a_session_that_began_without_a_value_has_none_until_the_first_is_encoded(self):
+        model, gate = RecordingModel(heavy_policy=lambda: "keep_running"), Gate("a")
+        model.before["encode"] = gate
+        engine = build("threaded", model)
+        attach(engine, "a")
+        assert step(engine, a={"prompt": "x", "move": 1})["a"].conditioning == {"move": 1}
+        gate.opened.set()
+        let_encodes_end(engine)
+        assert step(engine, a={"prompt": "x"})["a"].conditioning == {"prompt": "x"}
+
+    def test_a_bystander_whose_value_changes_later_keeps_its_own(self):
+        model, gate = RecordingModel(heavy_policy=lambda: "keep_running"), Gate("a")
+        model.before["encode"] = gate
+        engine = build("threaded", model)
+        attach(engine, "a", prompt="x")
+        attach(engine, "b", prompt="u")
+        step(engine, a={"prompt": "y"}, b={"prompt": "u"})
+        gate.wait_until_reached()
+        made = step(engine, a={"prompt": "y"}, b={"prompt": "v"})  # b's encode queues behind a's
+        assert [made[name].conditioning["prompt"] for name in "ab"] == ["x", "u"]
+        gate.opened.set()
+        let_encodes_end(engine)
+        made = step(engine, a={"prompt": "y"}, b={"prompt": "v"})
+        assert [made[name].conditioning["prompt"] for name in "ab"] == ["y", "v"]
+
+    @pytest.mark.parametrize(
+        ("mode", "policy"),
+        [(mode, "sit_out") for mode in MODES]
+        # on a thread, this model's ENCODE changes the value beside the row's own HOT
+        + [(mode, "keep_running") for mode in MODES if not mode.startswith("threaded")],
+    )
+    def test_the_conditioning_always_has_the_value_that_the_row_was_encoded_with(self, mode, policy):
+        model = RecordingModel(heavy_keys=("prompt", "image"), heavy_policy=lambda: policy)
+        engine = build(mode, model)
+        attach(engine, "a", "b", prompt="p", image=0)
+        made = []
+        for n in range(60):
+            results = step(engine, a={"prompt": f"p{n}", "image": 0}, b={"prompt": "p", "image": 0})
+            made += results.values()
+            if n % 3:
+                let_encodes_end(engine)
+        made += step(engine).values()
+        assert {chunk.conditioning["prompt"] for chunk in made if chunk.session_id == "b"} == {"p"}
+        own = [chunk for chunk in made if chunk.session_id == "a"]
+        assert len({chunk.prompt for chunk in own}) > 5
+        for chunk in own:
+            assert chunk.conditioning == {"prompt": chunk.prompt, "image": 0}
+
+    @pytest.mark.parametrize("mode", ["inline", "threaded"])
+    def test_a_value_whose_encode_fails_is_not_shown(self, mode):
+        model = RecordingModel(heavy_policy=lambda: "keep_running")
+        model.before["encode"] = FailFor("a", ValueError("bad prompt"), times=2)
+        engine = build(mode, model)
+        attach(engine, "a", "b", prompt="x")
+        step(engine, a={"prompt": "x"}, b={"prompt": "x"})
+        shown = {"a": set(), "b": set()}
+        failures = 0
+        while failures < 2:
+            try:
+                results = engine.step({"a": {"prompt": "y"}, "b": {"prompt": "x"}})
+            except StepFailure as failure:
+                assert set(failure.failures) == {"a"}
+                failures += 1
+                results = failure.results
+            for result in results:
+                shown[result.session_id].add(result.output.conditioning["prompt"])
+            let_encodes_end(engine)
+        assert shown == {"a": {"x"}, "b": {"x"}}
+
+    def test_the_chunk_in_flight_keeps_the_value_that_it_began_with(self):
+        seen = []
+        model = RecordingModel()
+        model.before["deferred"] = lambda batch: seen.append(
+            {name: given["prompt"] for name, given in batch.conditioning.items()}
+        )
+        engine = build("pipelined", model)
+        attach(engine, "a", prompt="x")
+        for prompt in "xyyy":
+            step(engine, a={"prompt": prompt})
+        step(engine)
+        assert seen == [{"a": "x"}, {"a": "y"}, {"a": "y"}]
+
+
 class TestStageFailures:
     @every_mode
     def test_when_hot_fails_nobody_has_advanced(self, mode):

@@ -569,7 +569,7 @@ def test_overruns_count_the_deadlines_that_passed_and_no_burst_follows() -> None
         # The third tick begins at 20 and ends at 55: 30, 40 and 50 have passed; one tick at once, then the grid again.
         assert begins[:5] == [0, 10, 20, 55, 60]
         assert served.monitor.snapshot().overruns == 3
-        assert served.clock.gave_way == 1
+        assert served.clock.yields == 1
 
 
 def test_nothing_wakes_the_loop_while_nothing_is_due() -> None:

@@ -1,4 +1,4 @@
-"""What docs/writing-a-demo.md says of torch: its network is served, keeps the contract, and each mistake is found."""
+"""The network in docs/writing-a-demo.md is served and keeps the contract, and the suite finds each mistake shown."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def changed(listing: str, diffs: str) -> str:
 
 
 def the_test(monkeypatch: pytest.MonkeyPatch, listing: str, test: str = TEST) -> Callable[[], None]:
-    """The page's test, of this listing."""
+    """The test on the page, applied to this listing."""
     module = ModuleType("my_network")
     monkeypatch.setitem(sys.modules, "my_network", module)
     exec(compile(listing, "my_network.py", "exec"), module.__dict__)
@@ -56,14 +56,14 @@ def test_the_network_keeps_the_contract(monkeypatch: pytest.MonkeyPatch) -> None
     the_test(monkeypatch, NETWORK)()
 
 
-def test_other_sizes_of_batch_keep_within_the_tolerance_that_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_varying_batch_size_stays_within_the_tolerance_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     (tolerance,) = re.findall(r"`(same=lambda .*?)`", CHAPTER, re.DOTALL)
-    every_row = "self.forward(self.before, *given)"
+    every_row = "self.forward(self.before, *tensors)"
     assert (
         NETWORK.count(every_row) == 1
         and "for row in rows:\n            self.place(row, batch.ages[row] + 1)" in NETWORK
     )
-    taken = NETWORK.replace(every_row, "self.forward(self.before[rows], *(values[rows] for values in given))")
+    taken = NETWORK.replace(every_row, "self.forward(self.before[rows], *(values[rows] for values in tensors))")
     taken = taken.replace("copy_(after[row])", "copy_(after[rows.index(row)])")
     test = TEST.replace("same=torch.equal", tolerance).replace('skip=frozenset({"replica_parity"}),', "")
     assert tolerance in test and "skip" not in test
@@ -76,7 +76,7 @@ def test_there_are_four_mistakes_and_each_changes_the_listing() -> None:
 
 
 @pytest.mark.parametrize(("diffs", "message"), [m[1:] for m in MISTAKES], ids=[m[0] for m in MISTAKES])
-def test_a_mistake_is_found_with_the_message_that_is_shown(
+def test_the_suite_finds_a_mistake_with_the_message_shown(
     monkeypatch: pytest.MonkeyPatch, diffs: str, message: str
 ) -> None:
     test = the_test(monkeypatch, changed(NETWORK, diffs))
@@ -84,7 +84,7 @@ def test_a_mistake_is_found_with_the_message_that_is_shown(
         test()
 
 
-async def test_the_network_is_served_as_shown_and_a_splash_is_seen(tmp_path: Path) -> None:
+async def test_the_network_is_served_and_reacts_to_a_key(tmp_path: Path) -> None:
     (tmp_path / "my_network.py").write_text(NETWORK)
     (command,) = re.findall(r"^    realtime-engine (.*)$", CHAPTER, re.MULTILINE)
     with Command(*command.split(), "--port", "0", cwd=tmp_path) as running:

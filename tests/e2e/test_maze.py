@@ -70,7 +70,7 @@ def test_reset_returns_to_the_start(server: MazeServer, visit: Opener) -> None:
 def test_blocked_udp_falls_back_to_webcodecs_and_still_walks(server: MazeServer, launch: Launch, visit: Opener) -> None:
     with launch(*NO_UDP) as browser:
         walker = visit(server, browser=browser).until_live()
-        expect(walker.page.locator("#notice")).to_contain_text("UDP blocked?): showing WebCodecs")
+        expect(walker.page.locator("#notice")).to_contain_text("UDP blocked?). Using WebCodecs instead.")
         expect(walker.page.locator("#canvas")).to_be_visible()
         walk(walker)
         expect(walker.page.locator('[data-stat="latency"]')).to_have_text(re.compile(r"^\d+ ms$"))
@@ -78,7 +78,8 @@ def test_blocked_udp_falls_back_to_webcodecs_and_still_walks(server: MazeServer,
 
 def test_a_browser_that_knows_nothing_else_falls_back_to_mjpeg(server: MazeServer, visit: Opener) -> None:
     walker = visit(server, script="delete window.RTCPeerConnection; delete window.VideoDecoder").until_live()
-    expect(walker.page.locator("#notice")).to_contain_text("This browser has no WebCodecs: showing MJPEG")
+    notice = "This browser does not support WebCodecs. Using MJPEG instead."
+    expect(walker.page.locator("#notice")).to_contain_text(notice)
     expect(walker.page.locator("#image")).to_be_visible()
     walk(walker)
 
@@ -93,8 +94,8 @@ def walk(walker: Walker) -> None:
 def test_a_full_server_says_so_until_a_page_is_closed(small_server: MazeServer, visit: Opener) -> None:
     first = visit(small_server).until_live()
     second = visit(small_server, expected=REFUSED)
-    expect(second.page.locator("#overlay")).to_contain_text("All places are taken")
-    expect(second.page.locator("#overlay")).to_contain_text(re.compile(r"Trying again in \d+ s"))
+    expect(second.page.locator("#overlay")).to_contain_text("All sessions are in use")
+    expect(second.page.locator("#overlay")).to_contain_text(re.compile(r"Retrying in \d+ s"))
     first.page.close(run_before_unload=False)
     second.until_live()
 
@@ -102,7 +103,7 @@ def test_a_full_server_says_so_until_a_page_is_closed(small_server: MazeServer, 
 def test_a_crashed_page_frees_its_row(small_server: MazeServer, visit: Opener) -> None:
     first = visit(small_server).until_live()
     second = visit(small_server, expected=REFUSED)
-    expect(second.page.locator("#overlay")).to_contain_text("All places are taken")
+    expect(second.page.locator("#overlay")).to_contain_text("All sessions are in use")
     with first.page.expect_event("crash"), pytest.raises(Error, match="crash"):
         first.page.goto("chrome://crash")
     second.until_live()

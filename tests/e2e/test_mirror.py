@@ -55,12 +55,12 @@ def test_the_camera_is_seen_with_the_effect_until_it_is_stopped(
     visitor = visit(mirror, browser=with_camera)
     page = visitor.page
     expect(page.locator("#status")).to_have_text("Live")
-    expect(page.locator("#source-text")).to_have_text("Nothing is sent yet.")
+    expect(page.locator("#source-text")).to_have_text("Not sending")
     page.get_by_label("none", exact=True).check()
     until_seen(visitor, lambda pixels: not is_paper(pixels))
     assert not is_green(visitor.pixels())
     page.get_by_role("button", name="Use camera").click()
-    expect(page.locator("#source-text")).to_have_text("Your camera is on.")
+    expect(page.locator("#source-text")).to_have_text("Sending your camera")
     expect(page.locator("#self-view")).to_be_visible()
     until_seen(visitor, is_green)
     page.get_by_label("sketch", exact=True).check()
@@ -95,8 +95,8 @@ def test_a_file_of_ones_own_comes_out_in_its_colours(mirror: MazeServer, visit: 
     visitor = visit(mirror)
     visitor.page.get_by_label("none", exact=True).check()
     for name, write, says, colour in (
-        ("own.jpg", write_picture, "Your picture is shown.", (200, 60, 120)),
-        ("own.webm", write_film, "Your film is playing.", (60, 150, 190)),
+        ("own.jpg", write_picture, "Sending the image file", (200, 60, 120)),
+        ("own.webm", write_film, "Sending the video file", (60, 150, 190)),
     ):
         write(tmp_path / name, colour)
         visitor.page.locator("#source-file").set_input_files(tmp_path / name)
@@ -112,4 +112,4 @@ def test_what_is_wrong_with_the_camera_is_said_in_plain_words(mirror: MazeServer
     expect(visitor.page.get_by_role("button", name="Use camera")).to_be_visible()
     file = {"name": "notes.mp4", "mimeType": "video/mp4", "buffer": b"no film"}
     visitor.page.locator("#source-file").set_input_files(file)  # type: ignore[arg-type]
-    expect(visitor.page.locator("#source-error")).to_have_text("This browser cannot show notes.mp4.")
+    expect(visitor.page.locator("#source-error")).to_have_text("This browser cannot open notes.mp4.")

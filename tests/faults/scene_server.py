@@ -15,9 +15,9 @@ from typing import Any
 
 from realtime_engine.infra.encoding import Codec
 from realtime_engine.infra.frame import Frame, FrameId
+from realtime_engine.infra.publisher import FramePublisher
 from realtime_engine.infra.webrtc import IceConfig, IceServer, NoCandidatesError, SharedVideo, UdpPorts, ViewerPeer
 
-from ..infra.webrtc.support import FakeSource
 from .scene_picture import FPS, ScenePictures
 
 _REPORT_S = 0.1
@@ -28,7 +28,7 @@ def say(**record: Any) -> None:
     sys.stdout.flush()
 
 
-async def show(source: FakeSource) -> None:
+async def show(source: FramePublisher) -> None:
     """A picture each frame interval; its identity says when it was shown."""
     pictures = ScenePictures()
     loop = asyncio.get_running_loop()
@@ -36,7 +36,7 @@ async def show(source: FakeSource) -> None:
     number = 0
     while True:
         shown = time.monotonic_ns()
-        source.show(Frame(pictures[number], FrameId("scene", 1, number, 0, str(shown))))
+        source.publish(Frame(pictures[number], FrameId("scene", 1, number, 0, str(shown))))
         number += 1
         await asyncio.sleep(begun + number / FPS - loop.time())
 
@@ -62,7 +62,7 @@ async def main(options: dict[str, Any]) -> None:
         udp_ports=ports and UdpPorts.parse(ports),
         public_address=options.get("public_address"),
     )
-    source = FakeSource()
+    source = FramePublisher()
     video = SharedVideo(source, fps=FPS, bitrate=options.get("bitrate"))
     say(ready=True)
     lines = asyncio.StreamReader()
@@ -72,7 +72,7 @@ async def main(options: dict[str, Any]) -> None:
     codecs = [Codec[options.get("codec", "VP8")]]
     closed = asyncio.Event()
     try:
-        peer = await ViewerPeer.accept(
+        peer = await ViewerPeer.from_offer(
             offer,
             source=video,
             on_controls=lambda text: [text],

@@ -22,7 +22,7 @@ def say(**record: Any) -> None:
 async def main(codec: str) -> None:
     receiver = WebRtcReceiver(codecs=[Codec[codec]])
     say(offer=await receiver.offer())
-    await receiver.accept(json.loads(await asyncio.to_thread(sys.stdin.readline)))
+    await receiver.set_answer(json.loads(await asyncio.to_thread(sys.stdin.readline)))
     try:
         while True:
             frame = await receiver.next_frame()

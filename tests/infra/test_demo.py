@@ -55,7 +55,7 @@ async def coroutine(options):
         ),
         ({"name": "-a"}, "name must be lower-case"),
         ({"name": None}, "name must be lower-case"),
-        ({"title": " "}, "title must be a text for people, got ' '"),
+        ({"title": " "}, "title must be a non-empty text, got ' '"),
         ({"description": None}, "description must be of type str, got None"),
         ({"controls": None}, "controls must be of type Controls, got None"),
         ({"frames": "thwc"}, "frames must be of type FrameFormat, got 'thwc'"),

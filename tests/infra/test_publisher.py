@@ -233,6 +233,45 @@ async def test_clear_forgets_the_picture_and_keeps_the_epoch() -> None:
         assert publisher.epoch == 2
 
 
+@pytest.mark.parametrize("thread", [False, True])
+async def test_a_polling_reader_is_called_for_each_update_and_for_the_end(thread: bool) -> None:
+    publisher = FramePublisher()
+    updated = asyncio.Event()
+    loop_thread = threading.get_ident()
+
+    def on_update() -> None:
+        assert threading.get_ident() == loop_thread
+        updated.set()
+
+    with publisher.subscribe(on_update) as viewer:
+        await asyncio.to_thread(publisher.publish, make_frame(0)) if thread else publisher.publish(make_frame(0))
+        assert thread or updated.is_set(), "on the loop it is called within publish"
+        await updated.wait()
+        updated.clear()
+        assert viewer.next_nowait().id.seq == 0  # type: ignore[union-attr]
+        publisher.close()
+        assert updated.is_set()
+        with pytest.raises(PublisherClosed):
+            viewer.next_nowait()
+        updated.clear()
+    assert not updated.is_set(), "closing a subscription is no update"
+
+
+async def test_a_rewound_subscription_delivers_the_newest_frame_once_more() -> None:
+    publisher = FramePublisher()
+    with publisher.subscribe() as viewer:
+        viewer.rewind()
+        assert viewer.next_nowait() is None
+        for seq in range(2):
+            publisher.publish(make_frame(seq))
+        for _ in range(2):
+            assert viewer.next_nowait().id.seq == 1  # type: ignore[union-attr]
+            assert viewer.next_nowait() is None
+            viewer.rewind()
+        publisher.clear()
+        assert viewer.next_nowait() is None
+
+
 async def test_the_first_viewer_and_the_last_are_told_of() -> None:
     told: list[bool] = []
     publisher = FramePublisher(on_watched=told.append)

@@ -48,7 +48,7 @@ def test_what_cannot_be_declared_is_named(arguments: dict[str, Any], text: str) 
 
 def test_the_newest_frame_alone_is_held() -> None:
     given = Given()
-    publisher = given.buffer.begin()
+    publisher = given.buffer.start_publisher()
     given.put(publisher, 1, 2, 3)
     assert given.seen == [3]
     newest = given.buffer.window.newest
@@ -59,7 +59,7 @@ def test_the_newest_frame_alone_is_held() -> None:
 
 def test_a_ring_holds_the_newest_in_order_and_tells_those_that_were_not_taken_yet() -> None:
     given = Given(mode="ring", capacity=3)
-    given.put(given.buffer.begin(), 1, 2)
+    given.put(given.buffer.start_publisher(), 1, 2)
     assert given.seen == [1, 2]
     given.put(1, 3, 4, 5)
     assert given.seen == [3, 4, 5]
@@ -75,10 +75,10 @@ def test_before_the_first_frame_there_is_none() -> None:
 
 def test_the_last_frame_stays_when_the_publisher_has_gone() -> None:
     given = Given()
-    publisher = given.buffer.begin()
+    publisher = given.buffer.start_publisher()
     given.put(publisher, 7)
     assert given.buffer.window.live
-    given.buffer.end(publisher)
+    given.buffer.end_publisher(publisher)
     assert not given.windows[-1].live and given.seen == [7]
     given.put(publisher, 8)
     assert given.seen == [7] and given.buffer.statistics() == (1, 1), "what comes late is dropped"
@@ -87,14 +87,14 @@ def test_the_last_frame_stays_when_the_publisher_has_gone() -> None:
 
 def test_a_replaced_publisher_is_not_heard_any_more() -> None:
     given = Given()
-    first = given.buffer.begin()
+    first = given.buffer.start_publisher()
     given.put(first, 1)
-    second = given.buffer.begin()
+    second = given.buffer.start_publisher()
     given.put(first, 2)
     assert given.seen == [1] and given.buffer.window.live
     given.put(second, 3)
     told = len(given.windows)
-    given.buffer.end(first)
+    given.buffer.end_publisher(first)
     assert given.buffer.window.live and len(given.windows) == told
     newest = given.buffer.window.newest
     assert newest is not None and (newest.publisher, newest.seq) == (2, 1)
@@ -103,13 +103,13 @@ def test_a_replaced_publisher_is_not_heard_any_more() -> None:
 def test_dropped_frames_are_counted() -> None:
     given = Given()
     given.buffer.drop()
-    given.put(given.buffer.begin(), 1)
+    given.put(given.buffer.start_publisher(), 1)
     assert given.buffer.statistics() == (1, 1)
 
 
 def test_an_earlier_window_stays_as_it_was() -> None:
     given = Given(mode="ring")
-    given.put(given.buffer.begin(), 1)
+    given.put(given.buffer.start_publisher(), 1)
     before = given.buffer.window
     given.put(1, 2)
     assert len(before.frames) == 1

@@ -1,6 +1,6 @@
 """Chromium and the mock server.
 
-Outside libraries are imported when a fixture is asked for, so that a place without them skips the tests.
+Third-party packages are imported by the fixtures, so that the tests are skipped where a package is missing.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def server() -> Iterator[MockServer]:
-    from .mock_server import Behaviour, MockServer
+    from .mock_server import Behavior, MockServer
 
-    with MockServer(Behaviour()) as running:
+    with MockServer(Behavior()) as running:
         yield running
 
 
 @dataclass
 class Visit:
-    """What one page did that a person does not see."""
+    """Requests and console errors of one page."""
 
     page: Page
     requests: list[str] = field(default_factory=list)
-    complaints: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
 
-    def note(self, message: ConsoleMessage) -> None:
+    def on_console(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
-            self.complaints.append(message.text)
+            self.errors.append(message.text)
 
 
 Opener = Callable[..., "Page"]
@@ -57,21 +57,21 @@ Opener = Callable[..., "Page"]
 
 @pytest.fixture
 def visit(browser: Browser, server: MockServer) -> Iterator[Opener]:
-    """Opens the page; at the end, nothing may have gone wrong unseen, and nothing may have been fetched elsewhere.
+    """Opens the page. At the end, checks that it has logged no error and sent no request to another host.
 
-    ``refusals``: how many answers of 400 or more the browser may report on its console. ``expected``: the beginning of
-    what else it may say there.
+    ``failures``: how many responses of 400 or more the browser may log. ``expected``: prefix of other messages that it
+    may log.
     """
     visits: list[tuple[Visit, int, str | tuple[str, ...]]] = []
 
     def open_page(
-        query: str = "", *, refusals: int = 0, expected: str | tuple[str, ...] = (), script: str = "", **context: Any
+        query: str = "", *, failures: int = 0, expected: str | tuple[str, ...] = (), script: str = "", **context: Any
     ) -> Page:
         page = browser.new_context(**context).new_page()
         seen = Visit(page)
-        visits.append((seen, refusals, expected))
-        page.on("console", seen.note)
-        page.on("pageerror", lambda error: seen.complaints.append(str(error)))
+        visits.append((seen, failures, expected))
+        page.on("console", seen.on_console)
+        page.on("pageerror", lambda error: seen.errors.append(str(error)))
         page.on("request", lambda request: seen.requests.append(request.url))
         if script:
             page.add_init_script(script)
@@ -79,10 +79,10 @@ def visit(browser: Browser, server: MockServer) -> Iterator[Opener]:
         return page
 
     yield open_page
-    for seen, refusals, expected in visits:
+    for seen, failures, expected in visits:
         seen.page.context.close()
-        refused = [text for text in seen.complaints if text.startswith("Failed to load resource")]
-        assert [text for text in seen.complaints if text not in refused and not text.startswith(expected)] == []
-        assert len(refused) <= refusals, refused
-        elsewhere = [url for url in seen.requests if not url.startswith((server.url, "data:", "blob:"))]
-        assert elsewhere == []
+        failed = [text for text in seen.errors if text.startswith("Failed to load resource")]
+        assert [text for text in seen.errors if text not in failed and not text.startswith(expected)] == []
+        assert len(failed) <= failures, failed
+        external = [url for url in seen.requests if not url.startswith((server.url, "data:", "blob:"))]
+        assert external == []

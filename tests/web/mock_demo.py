@@ -1,4 +1,4 @@
-"""What the mock server serves: a demo's description and pictures made on the spot."""
+"""Description and synthetic frames of the mock server's demo."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ FIELDS: dict[str, Any] = {
             "description": "What the world looks like. Enter sends it.",
             "maxLength": 200,
         },
-        "theme": {"$ref": "#/$defs/Theme", "default": "stone", "description": "Colours of walls and sky."},
+        "theme": {"$ref": "#/$defs/Theme", "default": "stone", "description": "Colors of walls and sky."},
         "fog": {
             "type": "number",
             "minimum": 0,
             "maximum": 1,
             "default": 0.4,
             "title": "Fog",
-            "description": "How soon the distance fades.",
+            "description": "Density of the fog.",
         },
         "seed": {"type": "integer", "minimum": 0, "maximum": 2147483647, "default": 7, "title": "Seed"},
         "sprites": {"type": "boolean", "default": True, "title": "Moving lights"},
-        "picture": {
+        "image": {
             "anyOf": [{"type": "string", "contentMediaType": "image/*"}, {"type": "null"}],
             "default": None,
-            "title": "First picture",
+            "title": "First frame",
         },
     },
     "$defs": {"Theme": {"type": "string", "enum": ["stone", "ice", "lava"], "title": "Theme"}},
@@ -52,7 +52,7 @@ KEYS = [
 
 
 def describe(fields: dict[str, Any] | None, keys: list[dict[str, str]], pointer: str | None) -> dict[str, Any]:
-    """The part of ``GET /api/demo`` that does not change while the server runs."""
+    """The constant part of ``GET /api/demo``."""
     controls = {
         "v": 1,
         "keys": keys,
@@ -68,7 +68,7 @@ def describe(fields: dict[str, Any] | None, keys: list[dict[str, str]], pointer:
     return {
         "name": "maze",
         "title": "The Maze",
-        "description": "A first-person world, rendered live by the engine. Everyone walks in their own copy.",
+        "description": "A first-person world, rendered live by the engine. Each session has its own copy.",
         "manifest": {"max_sessions": 4, "chunk_shape": [1, HEIGHT, WIDTH, 3], "rate_hz": FPS, "frames_per_chunk": 1},
         "video": {"width": WIDTH, "height": HEIGHT, "fps": FPS},
         "controls": controls,
@@ -77,21 +77,25 @@ def describe(fields: dict[str, Any] | None, keys: list[dict[str, str]], pointer:
 
 
 def part(index: int, action_seq: int | None) -> bytes:
-    jpeg = picture(index % 21)
+    data = jpeg(index % 21)
     action = "" if action_seq is None else action_seq
     identity = f"session=s;epoch=1;seq={index};index=0;action={action}"
-    head = f"Content-Type: image/jpeg\r\nContent-Length: {len(jpeg)}\r\nX-Frame: {identity}\r\n\r\n"
-    return head.encode() + jpeg + b"\r\n--frame\r\n"
+    head = f"Content-Type: image/jpeg\r\nContent-Length: {len(data)}\r\nX-Frame: {identity}\r\n\r\n"
+    return head.encode() + data + b"\r\n--frame\r\n"
 
 
 @cache
-def picture(index: int) -> bytes:
-    jpeg: bytes = simplejpeg.encode_jpeg(paint(index), quality=80, colorspace="RGB")
-    return jpeg
+def jpeg(index: int) -> bytes:
+    data: bytes = simplejpeg.encode_jpeg(paint(index), quality=80, colorspace="RGB")
+    return data
 
 
 def paint(index: int) -> NDArray[np.uint8]:
-    """A corridor of light that moves with the index: (360, 640, 3) uint8 RGB."""
+    """Draw a corridor that moves with the index.
+
+    Returns:
+        (360, 640, 3) uint8 RGB.
+    """
     y, x = np.mgrid[-1 : 1 : HEIGHT * 1j, -1.78 : 1.78 : WIDTH * 1j]
     depth = 1 / np.maximum(0.08, np.maximum(np.abs(x) * 0.7, np.abs(y)))
     rings = 0.5 + 0.5 * np.sin(depth * 5 + index * 0.3)

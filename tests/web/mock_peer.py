@@ -1,4 +1,4 @@
-"""One WebRTC connection of the mock server: a synthetic track, the data channel, and the identity of each frame."""
+"""One WebRTC connection of the mock server: synthetic track, data channel and frame identities."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Receive = Callable[[str, Callable[[str], None]], None]
 
 
 class SyntheticTrack(VideoStreamTrack):
-    """30 frames a second; tells the RTP timestamp of each from the second one on."""
+    """30 frames per second; announces the RTP timestamp of each frame from the second one on."""
 
     def __init__(self, paint: Callable[[int], NDArray[np.uint8]], announce: Callable[[int, int], None]) -> None:
         super().__init__()
         self.sender: RTCRtpSender | None = None
-        self._pictures = [paint(index) for index in range(21)]
+        self._frames = [paint(index) for index in range(21)]
         self._announce = announce
         self._index = 0
         self._last_pts: int | None = None
@@ -37,7 +37,7 @@ class SyntheticTrack(VideoStreamTrack):
         if self._origin is None and self._last_pts is not None:
             self._origin = self.sender._RTCRtpSender__rtp_timestamp - self._last_pts  # type: ignore[union-attr]
         self._last_pts = pts
-        frame = VideoFrame.from_ndarray(self._pictures[self._index % len(self._pictures)], format="rgb24")
+        frame = VideoFrame.from_ndarray(self._frames[self._index % len(self._frames)], format="rgb24")
         frame.pts, frame.time_base = pts, time_base
         if self._origin is not None:
             self._announce(self._index, (self._origin + pts) % 2**32)
@@ -48,7 +48,7 @@ class SyntheticTrack(VideoStreamTrack):
 class MockPeer:
     """Answers one WHEP offer.
 
-    ``receive(text, reply)`` gets each control message; ``action_seq()`` is what the next frame is shaped by.
+    ``receive(text, reply)`` is called for each control message; ``action_seq()`` returns the number of the newest one.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class MockPeer:
         self._pc.on("datachannel", self._open)
 
     async def answer(self, offer: str) -> str:
-        # A mDNS name takes a second to fail; the page is found by its own checks.
+        # An mDNS name takes a second to fail. The page is found by its own connectivity checks.
         sdp = "".join(line for line in offer.splitlines(True) if ".local" not in line)
         self._track.sender = self._pc.addTrack(self._track)
         await self._pc.setRemoteDescription(RTCSessionDescription(sdp, "offer"))

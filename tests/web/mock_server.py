@@ -1,6 +1,6 @@
-"""The server's API as the page sees it, over pictures made on the spot.
+"""Mock of the server's API with synthetic video.
 
-It records what the page says, and fails when it is told to.
+It records the requests and messages of the page, and fails on demand.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ WEB = Path(__file__).parents[2] / "web"
 
 
 @dataclass
-class Behaviour:
-    """What the server does next; tests change it while it runs."""
+class Behavior:
+    """How the server responds; tests change it while it runs."""
 
     transports: list[str] = field(default_factory=lambda: ["webrtc", "mjpeg"])
     required_context: list[str] = field(default_factory=list)
     fields: dict[str, Any] | None = field(default_factory=lambda: FIELDS)
     loading_polls: int = 0
     load_error: str | None = None
-    full_answers: int = 0
-    refused_field: str | None = None
-    whep: str = "serve"  # "serve", "refuse" or "deaf" (answers, and no packet ever comes)
-    video: str = "serve"  # "serve", "refuse" or "garbage" (no decoder can use it)
+    busy_responses: int = 0
+    rejected_field: str | None = None
+    whep: str = "serve"  # "serve", "refuse" or "silent" (answers, but sends no packet)
+    video: str = "serve"  # "serve", "refuse" or "garbage" (cannot be decoded)
     keys: list[dict[str, str]] = field(default_factory=lambda: KEYS)
     pointer: str | None = "lock"
     page: str | None = None
-    recording: str | None = None  # "serve", or why a recording ends by itself
+    recording: str | None = None  # "serve", or the reason for which a recording stops
 
 
 class MockServer:
-    """Runs in a thread of its own on a free port; use as a context manager."""
+    """Runs in its own thread on a free port; use it as a context manager."""
 
-    def __init__(self, behaviour: Behaviour) -> None:
-        self.behaviour = behaviour
+    def __init__(self, behavior: Behavior) -> None:
+        self.behavior = behavior
         self.messages: list[dict[str, Any]] = []
         self.calls: list[tuple[str, str, Any]] = []
         self.alive: set[str] = set()
@@ -96,7 +96,7 @@ class MockServer:
         return [edge for message in self.messages for edge in message.get("edges", ())]
 
     def fields(self) -> dict[str, Any]:
-        """Fields as a server would know them: newest wins."""
+        """The newest value of each field."""
         return {key: value for message in self.messages for key, value in message.get("fields", {}).items()}
 
     def count(self, method: str, ending: str) -> int:
@@ -104,23 +104,23 @@ class MockServer:
 
     @property
     def created(self) -> list[Any]:
-        """Contexts of the places that were asked for."""
+        """Contexts of the requested sessions."""
         return [body["context"] for method, path, body in self.calls if path == "/api/sessions"]
 
-    def say(self, message: dict[str, Any]) -> None:
-        """Sends a message to the page over every WebSocket."""
+    def send(self, message: dict[str, Any]) -> None:
+        """Send a message to the page over every WebSocket."""
         assert self._loop is not None
         self.wait_for(lambda: bool(self._sockets), "a WebSocket of the page")
         for socket in list(self._sockets):
             asyncio.run_coroutine_threadsafe(socket.send_json(message), self._loop).result(5)
 
     def drop_connections(self) -> None:
-        """Every WebRTC connection ends; the sessions live."""
+        """Close every WebRTC connection; the sessions stay."""
         assert self._loop is not None
         asyncio.run_coroutine_threadsafe(self._close_peers(), self._loop).result(5)
 
     def end_sessions(self) -> None:
-        """All sessions are gone, as after an idle timeout, and so are their pictures."""
+        """End all sessions and their video, as after an idle timeout."""
         self.alive.clear()
         self.drop_connections()
 
@@ -156,38 +156,38 @@ class MockServer:
             Mount("/", StaticFiles(directory=WEB, html=True)),
         ]
 
-    def _note(self, request: Request, body: object = None) -> None:
+    def _record(self, request: Request, body: object = None) -> None:
         with self._changed:
             self.calls.append((request.method, request.url.path, body))
             self._changed.notify_all()
 
-    def _authorised(self, request: Request) -> bool:
+    def _authorized(self, request: Request) -> bool:
         return request.headers.get("authorization") == f"Bearer secret-{request.path_params['id']}"
 
     async def _demo(self, request: Request) -> Response:
-        self._note(request)
+        self._record(request)
         state, progress = "ready", {"message": "ready", "fraction": 1.0}
-        if self.behaviour.loading_polls > 0:
-            self.behaviour.loading_polls -= 1
+        if self.behavior.loading_polls > 0:
+            self.behavior.loading_polls -= 1
             state, progress = "loading", {"message": "Reading weights 3 of 8", "fraction": 0.375}
-        elif self.behaviour.load_error:
+        elif self.behavior.load_error:
             state = "failed"
-        described = describe(self.behaviour.fields, self.behaviour.keys, self.behaviour.pointer)
-        more = {"state": state, "progress": progress, "error": self.behaviour.load_error}
-        context = {"required_context": self.behaviour.required_context, "transports": self.behaviour.transports}
-        more["recording"] = self.behaviour.recording is not None
-        return JSONResponse({**described, **more, **context, "page": self.behaviour.page})
+        described = describe(self.behavior.fields, self.behavior.keys, self.behavior.pointer)
+        more = {"state": state, "progress": progress, "error": self.behavior.load_error}
+        context = {"required_context": self.behavior.required_context, "transports": self.behavior.transports}
+        more["recording"] = self.behavior.recording is not None
+        return JSONResponse({**described, **more, **context, "page": self.behavior.page})
 
     async def _create(self, request: Request) -> Response:
         body = await request.json()
-        self._note(request, body)
-        if self.behaviour.full_answers > 0:
-            self.behaviour.full_answers -= 1
-            return problem(503, "capacity", "All 4 places are taken.", headers={"Retry-After": "2"})
-        name = self.behaviour.refused_field
+        self._record(request, body)
+        if self.behavior.busy_responses > 0:
+            self.behavior.busy_responses -= 1
+            return problem(503, "capacity", "All 4 sessions are in use.", headers={"Retry-After": "2"})
+        name = self.behavior.rejected_field
         if name is not None:
-            self.behaviour.refused_field = None
-            detail = "must be a place that exists"
+            self.behavior.rejected_field = None
+            detail = "must be the name of a theme"
             return problem(422, "invalid-context", detail, errors=[{"pointer": f"#/context/{name}", "detail": detail}])
         self._created += 1
         session = f"s{self._created}"
@@ -195,15 +195,15 @@ class MockServer:
         at = f"/api/sessions/{session}"
         links = {"self": at, "reset": f"{at}/reset", "whep": f"{at}/whep", "frame": f"{at}/frame.jpg"}
         links |= {"mjpeg": f"{at}/stream.mjpeg", "video": f"{at}/video", "controls": f"{at}/controls"}
-        if self.behaviour.recording is not None:
+        if self.behavior.recording is not None:
             links["recording"] = f"{at}/recording"
         answer = {"session_id": session, "token": f"secret-{session}", "links": links}
         return JSONResponse(answer, status_code=201)
 
     async def _self(self, request: Request) -> Response:
         body = await request.json() if request.method == "PATCH" else None
-        self._note(request, body)
-        if not self._authorised(request):
+        self._record(request, body)
+        if not self._authorized(request):
             return problem(401, "token", "The token is missing or wrong.")
         if request.path_params["id"] not in self.alive:
             return problem(404, "session", "There is no such session.")
@@ -213,12 +213,12 @@ class MockServer:
         return JSONResponse({"session_id": request.path_params["id"], **(body or {})})
 
     async def _recording(self, request: Request) -> Response:
-        """Each recording has two files, as if the picture had changed its size."""
-        self._note(request)
-        if not self._authorised(request):
+        """Each recording has two files, as after a change of the video size."""
+        self._record(request)
+        if not self._authorized(request):
             return problem(401, "token", "The token is missing or wrong.")
         session = request.path_params["id"]
-        ended = session not in self.alive or self.behaviour.recording != "serve"
+        ended = session not in self.alive or self.behavior.recording != "serve"
         runs = request.method == "POST" or (request.method == "GET" and not ended)
         if request.method == "POST":
             self._recordings += 1
@@ -227,44 +227,44 @@ class MockServer:
             {"name": f"recording-{part}.mp4", "bytes": 2_345_678, "href": f"{request.url.path}/recording-{part}.mp4"}
             for part in parts
         ]
-        reason = None if runs else self.behaviour.recording
+        reason = None if runs else self.behavior.recording
         state = "recording" if runs else "stopped"
         answer = {"state": state, "reason": reason, "seconds": 64.5, "bytes": 2 * 2_345_678, "files": files}
         return JSONResponse(answer, 201 if request.method == "POST" else 200)
 
     async def _recording_file(self, request: Request) -> Response:
-        self._note(request)
+        self._record(request)
         if request.query_params.get("token") != f"secret-{request.path_params['id']}":
             return problem(401, "token", "The token is missing or wrong.")
-        return Response(b"a film", media_type="video/mp4", headers={"Content-Disposition": "attachment"})
+        return Response(b"mp4 data", media_type="video/mp4", headers={"Content-Disposition": "attachment"})
 
     async def _reset(self, request: Request) -> Response:
-        self._note(request, await request.json())
+        self._record(request, await request.json())
         return JSONResponse({"epoch": 2})
 
     async def _whep(self, request: Request) -> Response:
-        self._note(request)
-        if not self._authorised(request):
+        self._record(request)
+        if not self._authorized(request):
             return problem(401, "token", "The token is missing or wrong.")
-        if self.behaviour.whep == "refuse":
+        if self.behavior.whep == "refuse":
             return problem(503, "no-webrtc", "No UDP port is free.")
         peer = MockPeer(self._receive, lambda: self.action_seq, paint)
         self._peers[request.path_params["id"]] = peer
         answer = await peer.answer((await request.body()).decode())
-        if self.behaviour.whep == "deaf":
+        if self.behavior.whep == "silent":
             await peer.close()
             answer = "".join(line for line in answer.splitlines(True) if not line.startswith("a=candidate"))
         headers = {"Location": f"{request.url.path}/1", "ETag": '"1"'}
         return Response(answer, 201, headers, media_type="application/sdp")
 
     async def _whep_resource(self, request: Request) -> Response:
-        self._note(request, (await request.body()).decode())
+        self._record(request, (await request.body()).decode())
         if request.method == "DELETE" and (peer := self._peers.pop(request.path_params["id"], None)):
             await peer.close()
         return Response(status_code=204)
 
     async def _mjpeg(self, request: Request) -> Response:
-        self._note(request)
+        self._record(request)
         session = request.path_params["id"]
         if request.query_params.get("token") != f"secret-{session}":
             return problem(401, "token", "The token is missing or wrong.")
@@ -280,16 +280,16 @@ class MockServer:
 
     async def _video(self, socket: WebSocket) -> None:
         session = socket.path_params["id"]
-        if self.behaviour.video == "refuse" or socket.query_params.get("token") != f"secret-{session}":
+        if self.behavior.video == "refuse" or socket.query_params.get("token") != f"secret-{session}":
             await socket.close(4401)
             return
         await socket.accept()
         sending = asyncio.ensure_future(self._packets(socket, session))
         try:
             while True:
-                said = await socket.receive_json()
+                message = await socket.receive_json()
                 with self._changed:
-                    self.acknowledged = said.get("number", self.acknowledged)
+                    self.acknowledged = message.get("number", self.acknowledged)
                     self._changed.notify_all()
         except WebSocketDisconnect:
             sending.cancel()
@@ -297,7 +297,7 @@ class MockServer:
     async def _packets(self, socket: WebSocket, session: str) -> None:
         number = 0
         while session in self.alive and not self._server.should_exit:
-            await socket.send_bytes(packet(number, self.action_seq, usable=self.behaviour.video != "garbage"))
+            await socket.send_bytes(packet(number, self.action_seq, usable=self.behavior.video != "garbage"))
             number += 1
             await asyncio.sleep(1 / FPS)
         await socket.close(1001)

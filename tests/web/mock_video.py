@@ -1,4 +1,4 @@
-"""The synthetic pictures as H.264 packets of the video WebSocket."""
+"""The synthetic frames as H.264 packets of the video WebSocket."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NS = 1_000_000_000
 
 
 def packet(number: int, action_seq: int | None, *, usable: bool = True) -> bytes:
-    """The message with this number; each round of the pictures begins with a keyframe."""
+    """Return the message with this number; each cycle of frames starts with a keyframe."""
     data = _encoded()[number % _LENGTH]
     if not usable:
         data = data[:8] + bytes(len(data) - 8)

@@ -1,4 +1,4 @@
-"""What several tests of the page do and look at."""
+"""Steps shared by the tests of the page."""
 
 from __future__ import annotations
 

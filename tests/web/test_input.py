@@ -14,7 +14,7 @@ from .steps import MJPEG, PHONE, controls, live, png
 # -- keys, pointer, sticks
 
 
-def test_keys_arrive_in_the_order_of_pressing(visit: Opener, server: MockServer) -> None:
+def test_keys_are_sent_in_the_order_of_pressing(visit: Opener, server: MockServer) -> None:
     page = live(visit())
     page.keyboard.down("KeyW")
     page.keyboard.down("KeyA")
@@ -39,7 +39,7 @@ def test_the_state_is_repeated_while_nothing_changes(visit: Opener, server: Mock
     assert all(message["keys"] == ["KeyW"] and not message["edges"] for message in controls(server)[before:])
 
 
-def test_the_legend_shows_what_is_held(visit: Opener, server: MockServer) -> None:
+def test_the_legend_shows_held_keys(visit: Opener, server: MockServer) -> None:
     page = live(visit(MJPEG))
     page.keyboard.down("ArrowUp")
     expect(page.locator('.key[data-code="KeyW"]')).to_have_attribute("aria-pressed", "true")
@@ -49,14 +49,14 @@ def test_the_legend_shows_what_is_held(visit: Opener, server: MockServer) -> Non
     assert server.edges()[0]["code"] == "ArrowUp", "the server resolves aliases"
 
 
-def test_the_legend_can_be_pressed(visit: Opener, server: MockServer) -> None:
+def test_the_keys_of_the_legend_are_buttons(visit: Opener, server: MockServer) -> None:
     page = live(visit(MJPEG))
     page.locator('.key[data-code="Space"]').click()
     server.wait_for(lambda: len(server.edges()) == 2, "both edges")
     assert [(edge["kind"], edge["code"]) for edge in server.edges()] == [("key_down", "Space"), ("key_up", "Space")]
 
 
-def test_typing_and_shortcuts_are_no_input(visit: Opener, server: MockServer) -> None:
+def test_typing_and_shortcuts_are_not_sent(visit: Opener, server: MockServer) -> None:
     page = live(visit(MJPEG))
     page.fill("#field-prompt", "")
     page.locator("#field-prompt").press_sequentially("was d")
@@ -64,7 +64,7 @@ def test_typing_and_shortcuts_are_no_input(visit: Opener, server: MockServer) ->
     page.keyboard.press("Control+KeyD")
     page.keyboard.press("KeyQ")
     page.keyboard.press("KeyS")
-    server.wait_for(lambda: len(server.edges()) >= 2, "the key that counts")
+    server.wait_for(lambda: len(server.edges()) >= 2, "the key of the demo")
     assert [edge["code"] for edge in server.edges()] == ["KeyS", "KeyS"]
     assert page.input_value("#field-prompt") == "was d"
 
@@ -88,7 +88,7 @@ def test_a_click_locks_the_mouse_and_movement_is_sent(visit: Opener, server: Moc
     page.mouse.move(300, 300)
     page.mouse.click(300, 300)
     expect(page.locator("#stage")).to_have_class(re.compile(r"\blocked\b"))
-    assert server.edges() == [], "the click that locks is not for the demo"
+    assert server.edges() == [], "the click that locks the pointer is not sent"
     page.mouse.move(310, 296)
     page.mouse.move(325, 290)
     page.mouse.down()
@@ -99,8 +99,8 @@ def test_a_click_locks_the_mouse_and_movement_is_sent(visit: Opener, server: Moc
     assert [edge["kind"] for edge in server.edges()][-2:] == ["button_down", "button_up"]
 
 
-def test_where_the_pointer_is_is_sent_when_the_demo_asks_for_that(visit: Opener, server: MockServer) -> None:
-    server.behaviour.pointer = "position"
+def test_the_pointer_position_is_sent_if_the_demo_reads_it(visit: Opener, server: MockServer) -> None:
+    server.behavior.pointer = "position"
     page = live(visit(MJPEG))
     expect(page.locator("#hint")).to_be_hidden()
     box = page.locator("#stage").bounding_box()
@@ -114,7 +114,7 @@ def test_where_the_pointer_is_is_sent_when_the_demo_asks_for_that(visit: Opener,
     assert controls(server)[-1]["pointer"]["buttons"] == 0
 
 
-def test_keys_steer_again_after_a_click_on_a_control(visit: Opener, server: MockServer) -> None:
+def test_keys_are_sent_after_a_click_on_a_control(visit: Opener, server: MockServer) -> None:
     page = live(visit(MJPEG))
     page.click("#stats-toggle")
     page.get_by_role("radio", name="lava").click()
@@ -133,7 +133,7 @@ def test_the_wheel_is_sent(visit: Opener, server: MockServer) -> None:
     assert (wheel["dx"], wheel["dy"]) == (0, 120)
 
 
-def test_a_touch_stick_is_sent_and_comes_back(visit: Opener, server: MockServer) -> None:
+def test_a_touch_stick_is_sent_and_returns_to_the_center(visit: Opener, server: MockServer) -> None:
     page = live(visit(MJPEG, **PHONE))
     box = page.locator('[data-stick="move"]').bounding_box()
     assert box is not None
@@ -146,7 +146,7 @@ def test_a_touch_stick_is_sent_and_comes_back(visit: Opener, server: MockServer)
     server.wait_for(lambda: controls(server)[-1]["sticks"] == {"move": [0, 0], "look": [0, 0]}, "the stick at rest")
 
 
-def test_a_tap_on_the_picture_is_sent(visit: Opener, server: MockServer) -> None:
+def test_a_tap_on_the_video_is_sent(visit: Opener, server: MockServer) -> None:
     page = live(visit(MJPEG, **PHONE))
     box = page.locator("#stage").bounding_box()
     assert box is not None
@@ -162,7 +162,7 @@ def test_a_tap_on_the_picture_is_sent(visit: Opener, server: MockServer) -> None
 def test_the_form_is_generated_and_its_fields_are_sent(visit: Opener, server: MockServer) -> None:
     page = live(visit(MJPEG))
     titles = page.locator(".field label[for]").all_inner_texts()
-    assert titles == ["Prompt", "Theme", "Fog", "Seed", "Moving lights", "First picture"]
+    assert titles == ["Prompt", "Theme", "Fog", "Seed", "Moving lights", "First frame"]
     page.get_by_role("radio", name="ice").check()
     page.get_by_label("Moving lights").uncheck()
     page.get_by_label("Fog").fill("0.75")
@@ -172,7 +172,7 @@ def test_the_form_is_generated_and_its_fields_are_sent(visit: Opener, server: Mo
 
 
 @pytest.mark.parametrize(
-    ("typed", "said"),
+    ("entry", "message"),
     [
         ("-1", "Value must be greater than or equal to 0."),
         ("2147483648", "Value must be less than or equal to 2147483647."),
@@ -180,29 +180,31 @@ def test_the_form_is_generated_and_its_fields_are_sent(visit: Opener, server: Mo
         ("", "Please fill out this field."),
     ],
 )
-def test_a_number_that_cannot_be_is_said_and_not_sent(visit: Opener, server: MockServer, typed: str, said: str) -> None:
+def test_an_invalid_number_is_reported_and_not_sent(
+    visit: Opener, server: MockServer, entry: str, message: str
+) -> None:
     page = live(visit(MJPEG))
     seed = page.get_by_label("Seed")
-    seed.fill(typed)
-    expect(page.locator("#field-seed-error")).to_contain_text(said)
+    seed.fill(entry)
+    expect(page.locator("#field-seed-error")).to_contain_text(message)
     seed.fill("42")
     expect(page.locator("#field-seed-error")).to_be_hidden()
-    server.wait_for(lambda: "seed" in server.fields(), "the number that can be")
+    server.wait_for(lambda: "seed" in server.fields(), "the valid number")
     sent = [message["fields"]["seed"] for message in controls(server) if "seed" in message["fields"]]
     assert sent == [42]
 
 
-def test_a_number_that_need_not_be_may_be_emptied(visit: Opener, server: MockServer) -> None:
+def test_an_optional_number_can_be_cleared(visit: Opener, server: MockServer) -> None:
     number = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "null"}], "default": None, "title": "Seed"}
-    server.behaviour.fields = {"properties": {"seed": number}}
+    server.behavior.fields = {"properties": {"seed": number}}
     page = live(visit(MJPEG))
     page.get_by_label("Seed").fill("3")
     server.wait_for(lambda: server.fields() == {"seed": 3}, "the number")
     page.get_by_label("Seed").fill("")
-    server.wait_for(lambda: server.fields() == {"seed": None}, "no number")
+    server.wait_for(lambda: server.fields() == {"seed": None}, "no value")
 
 
-def test_enter_sends_the_prompt_and_keeps_it_one_line(visit: Opener, server: MockServer) -> None:
+def test_enter_sends_the_prompt_without_a_line_break(visit: Opener, server: MockServer) -> None:
     page = live(visit(MJPEG))
     prompt = page.get_by_label("Prompt")
     prompt.fill("lava")
@@ -211,43 +213,43 @@ def test_enter_sends_the_prompt_and_keeps_it_one_line(visit: Opener, server: Moc
     assert prompt.input_value() == "lava"
 
 
-def test_a_small_picture_is_sent_as_a_data_url(visit: Opener, server: MockServer) -> None:
+def test_a_small_image_is_sent_as_a_data_url(visit: Opener, server: MockServer) -> None:
     page = live(visit(MJPEG))
-    page.set_input_files("#field-picture", files=[png(b"\x89PNG dot")])
-    server.wait_for(lambda: "picture" in server.fields(), "the picture")
-    assert server.fields()["picture"].startswith("data:image/png;base64,")
+    page.set_input_files("#field-image", files=[png(b"\x89PNG dot")])
+    server.wait_for(lambda: "image" in server.fields(), "the image")
+    assert server.fields()["image"].startswith("data:image/png;base64,")
 
 
-def test_a_large_picture_waits_for_the_reset(visit: Opener, server: MockServer) -> None:
+def test_a_large_image_takes_effect_at_the_reset(visit: Opener, server: MockServer) -> None:
     page = live(visit(MJPEG))
-    page.set_input_files("#field-picture", files=[png(bytes(60_000))])
-    expect(page.locator(".toast")).to_contain_text("First picture takes effect with the next reset.")
+    page.set_input_files("#field-image", files=[png(bytes(60_000))])
+    expect(page.locator(".toast")).to_contain_text("First frame takes effect at the next reset.")
     page.click("#reset")
     server.wait_for(lambda: server.count("POST", "/reset") == 1, "the reset")
     context = server.calls[-1][2]["context"]
-    assert len(context["picture"]) > 80_000
+    assert len(context["image"]) > 80_000
     assert context["theme"] == "stone"
     assert server.fields() == {}
 
 
-def test_a_required_field_is_asked_for_before_the_start(visit: Opener, server: MockServer) -> None:
-    server.behaviour.required_context = ["picture"]
+def test_required_fields_must_be_filled_before_the_start(visit: Opener, server: MockServer) -> None:
+    server.behavior.required_context = ["image"]
     page = visit()
-    expect(page.locator("#overlay")).to_contain_text("This demo needs: First picture.")
+    expect(page.locator("#overlay")).to_contain_text("Required: First frame.")
     page.click("#overlay-button")
-    expect(page.locator("#field-picture-error")).to_have_text("This is needed to start.")
+    expect(page.locator("#field-image-error")).to_have_text("This field is required.")
     assert server.count("POST", "/api/sessions") == 0
-    page.set_input_files("#field-picture", files=[png(b"\x89PNG")])
+    page.set_input_files("#field-image", files=[png(b"\x89PNG")])
     page.click("#overlay-button")
     live(page)
     context = server.created[0]
-    assert context["picture"].startswith("data:image/png;base64,")
+    assert context["image"].startswith("data:image/png;base64,")
     assert context["seed"] == 7
 
 
-def test_enter_in_the_prompt_starts(visit: Opener, server: MockServer) -> None:
-    server.behaviour.required_context = ["prompt"]
-    server.behaviour.fields = {"properties": {"prompt": {"type": "string", "default": ""}}}
+def test_enter_in_the_prompt_starts_the_session(visit: Opener, server: MockServer) -> None:
+    server.behavior.required_context = ["prompt"]
+    server.behavior.fields = {"properties": {"prompt": {"type": "string", "default": ""}}}
     page = visit(MJPEG)
     page.get_by_label("Prompt").fill("a harbour at night")
     page.get_by_label("Prompt").press("Enter")
@@ -255,10 +257,10 @@ def test_enter_in_the_prompt_starts(visit: Opener, server: MockServer) -> None:
     assert server.created[0] == {"prompt": "a harbour at night"}
 
 
-def test_a_refused_field_is_shown_at_the_field(visit: Opener, server: MockServer) -> None:
-    server.behaviour.refused_field = "prompt"
-    page = visit(refusals=1)
-    expect(page.locator("#field-prompt-error")).to_have_text("must be a place that exists")
+def test_a_rejected_field_is_marked(visit: Opener, server: MockServer) -> None:
+    server.behavior.rejected_field = "prompt"
+    page = visit(failures=1)
+    expect(page.locator("#field-prompt-error")).to_have_text("must be the name of a theme")
     expect(page.locator("#field-prompt")).to_be_focused()
     page.click("#overlay-button")
     live(page)
@@ -268,7 +270,7 @@ def test_a_refused_field_is_shown_at_the_field(visit: Opener, server: MockServer
 # -- protocol
 
 
-def test_every_message_is_of_the_published_protocol(visit: Opener, server: MockServer) -> None:
+def test_every_message_conforms_to_the_protocol(visit: Opener, server: MockServer) -> None:
     from realtime_engine.infra.controls.parsing import parse_message
 
     page = live(visit())

@@ -18,8 +18,8 @@ def record(page: Page) -> Page:
     return page
 
 
-def test_a_recording_is_begun_ended_and_fetched(visit: Opener, server: MockServer) -> None:
-    server.behaviour.recording = "serve"
+def test_recordings_can_be_started_stopped_and_downloaded(visit: Opener, server: MockServer) -> None:
+    server.behavior.recording = "serve"
     page = live(visit(MJPEG))
     expect(page.locator("#record")).to_have_text("Record")
     for number in (1, 2):
@@ -31,20 +31,20 @@ def test_a_recording_is_begun_ended_and_fetched(visit: Opener, server: MockServe
         expect(page.locator("#recording")).to_have_text(
             f"Recorded: recording-{number}.mp4 (2.3 MB)recording-{number}-2.mp4 (2.3 MB)"
         )
-    with page.expect_download() as fetched:
+    with page.expect_download() as download:
         page.get_by_role("link", name="recording-2.mp4").click()
-    assert Path(fetched.value.path()).read_bytes() == b"a film"
-    assert fetched.value.suggested_filename == "recording-2.mp4"
+    assert Path(download.value.path()).read_bytes() == b"mp4 data"
+    assert download.value.suggested_filename == "recording-2.mp4"
 
 
-def test_one_that_ends_by_itself_or_with_its_session_can_be_fetched_too(visit: Opener, server: MockServer) -> None:
-    server.behaviour.recording = "serve"
-    page = record(live(visit(MJPEG, refusals=10)))
-    server.behaviour.recording = "full"
+def test_a_recording_stopped_by_the_server_can_be_downloaded(visit: Opener, server: MockServer) -> None:
+    server.behavior.recording = "serve"
+    page = record(live(visit(MJPEG, failures=10)))
+    server.behavior.recording = "full"
     expect(page.locator("#record")).to_have_text("Record")
-    expect(page.locator("#toasts")).to_contain_text("greatest size")
+    expect(page.locator("#toasts")).to_contain_text("maximum size")
     expect(page.locator("#recording a")).to_have_count(2)
-    server.behaviour.recording = "serve"
+    server.behavior.recording = "serve"
     record(page)
     server.alive.clear()
     expect(page.locator("#recording")).to_contain_text("recording-2.mp4")

@@ -1,48 +1,123 @@
-/** The REST side of the server: requests, and the problems (RFC 9457) that it answers with. */
+/** Client of the server's HTTP API (docs/http.md). */
 
-/** An error answer of the server. */
+/**
+ * @typedef {import("./transports.js").Transport} Transport
+ *
+ * @typedef {object} ControlsDescription what the demo reads
+ * @property {{ code: string, label: string, group?: string }[]} keys
+ * @property {Record<string, string>} aliases key code to the code that it stands for
+ * @property {"lock" | "position" | null} pointer
+ * @property {boolean} wheel
+ * @property {boolean} gamepad
+ * @property {string[]} sticks names of the touch sticks
+ * @property {import("./schema.js").Schema | null} fields JSON Schema of the fields
+ * @property {Record<string, unknown>} defaults values of the fields
+ *
+ * @typedef {{ width: number, height: number }} VideoSize pixels
+ *
+ * @typedef {object} Demo answer to `GET /api/demo`
+ * @property {string} name
+ * @property {string} title
+ * @property {string} [description]
+ * @property {"loading" | "ready" | "failed"} state
+ * @property {{ message: string, fraction: number | null } | null} progress of loading the model
+ * @property {string | null} error why loading failed
+ * @property {VideoSize} video
+ * @property {{ max_side: number } | null} [video_input] of a demo that takes video
+ * @property {boolean} recording whether the server can record sessions
+ * @property {ControlsDescription} controls
+ * @property {string[]} required_context names of fields without which no session starts
+ * @property {Transport[]} transports that the server offers
+ * @property {RTCIceServer[]} ice_servers
+ * @property {RTCIceTransportPolicy} [ice_transport_policy]
+ * @property {string | null} page path of the demo's custom page
+ *
+ * @typedef {"self" | "reset" | "whep" | "mjpeg" | "video" | "controls" | "trace"} LinkName
+ * @typedef {Record<LinkName, string> & { whip?: string, recording?: string }} SessionLinks
+ *
+ * @typedef {{ name: string, bytes: number, href: string }} RecordingFile
+ *
+ * @typedef {object} Recording
+ * @property {"none" | "recording" | "stopped"} state
+ * @property {string | null} reason why it stopped, if the server stopped it
+ * @property {number} seconds
+ * @property {RecordingFile[]} files of all recordings of the session, oldest first
+ *
+ * @typedef {object} ProblemBody problem details (RFC 9457)
+ * @property {number} status
+ * @property {string} [type]
+ * @property {string} [title]
+ * @property {string} [detail]
+ * @property {{ pointer?: string, detail?: string }[]} [errors]
+ */
+
+/** Seconds to wait before a retry when the server names no time. */
+const DEFAULT_RETRY_AFTER_S = 5;
+
+/** An error response of the server. */
 export class Problem extends Error {
   /**
-   * @param {{status: number, type?: string, title?: string, detail?: string, errors?: object[]}} body
+   * @param {ProblemBody} body
    * @param {number} retryAfter seconds, from the Retry-After header
    */
   constructor(body, retryAfter) {
-    super(body.detail || body.title || `The server answered ${body.status}`);
+    super(body.detail || body.title || `The server responded with status ${body.status}`);
     this.name = "Problem";
     this.status = body.status;
-    this.type = body.type ?? "about:blank";
-    this.title = body.title ?? "";
     this.errors = Array.isArray(body.errors) ? body.errors : [];
     this.retryAfter = retryAfter;
   }
 
-  /** Whether the session that was asked for no longer exists. */
+  /** Whether the requested session no longer exists. */
   get isGone() {
     return this.status === 401 || this.status === 404 || this.status === 410;
   }
 
-  /** @returns {Map<string, string>} sentence for each refused field, by field name. */
+  /** @returns {Map<string, string>} message for each rejected field, by field name */
   get fields() {
-    const named = this.errors.filter((error) => typeof error.pointer === "string");
-    return new Map(named.map((error) => [error.pointer.split("/").pop(), error.detail ?? "not accepted"]));
+    /** @type {Map<string, string>} */
+    const messages = new Map();
+    for (const { pointer, detail } of this.errors) {
+      if (typeof pointer === "string")
+        messages.set(pointer.slice(pointer.lastIndexOf("/") + 1), detail ?? "Invalid value");
+    }
+    return messages;
   }
 }
 
-/** The server could not be reached at all. */
+/** The server could not be reached. */
 export class Unreachable extends Error {
   constructor() {
-    super("The server cannot be reached");
+    super("Cannot reach the server");
     this.name = "Unreachable";
   }
 }
 
 /**
- * One request; a status of 400 or more is thrown as a {@link Problem}.
+ * Returns the message of anything that was thrown.
+ *
+ * @param {unknown} error
+ * @returns {string}
+ */
+export function messageOf(error) {
+  return error instanceof Error ? error.message : String(error);
+}
+
+/**
+ * Sends a request.
  *
  * @param {string} method
  * @param {string | URL} url
- * @param {RequestInit & {token?: string, json?: unknown}} options `json` becomes the body
+ * @param {object} [options]
+ * @param {string} [options.token] bearer token of the session
+ * @param {unknown} [options.json] becomes the body
+ * @param {Record<string, string>} [options.headers]
+ * @param {string} [options.body]
+ * @param {AbortSignal} [options.signal]
+ * @param {boolean} [options.keepalive]
  * @returns {Promise<Response>}
+ * @throws {Problem} for a status of 400 or more
+ * @throws {Unreachable} if there is no response
  */
 export async function request(method, url, { token, json, headers = {}, ...rest } = {}) {
   const sent = { ...headers };
@@ -53,143 +128,185 @@ export async function request(method, url, { token, json, headers = {}, ...rest 
   try {
     response = await fetch(url, { ...rest, method, headers: sent, body, cache: "no-store" });
   } catch (error) {
-    if (error.name === "AbortError") throw error;
+    if (error instanceof Error && error.name === "AbortError") throw error;
     throw new Unreachable();
   }
   if (!response.ok) throw await readProblem(response);
   return response;
 }
 
+/**
+ * @param {Response} response
+ * @returns {Promise<Problem>}
+ */
 async function readProblem(response) {
   const body = await response.json().catch(() => ({}));
   const retryAfter = Number.parseInt(response.headers.get("Retry-After") ?? "", 10);
-  return new Problem({ ...body, status: response.status }, Number.isFinite(retryAfter) ? retryAfter : 5);
+  return new Problem(
+    { ...body, status: response.status },
+    Number.isFinite(retryAfter) ? retryAfter : DEFAULT_RETRY_AFTER_S,
+  );
 }
 
-/** What the server says about the demo that it serves. */
+/**
+ * Returns the description of the demo that the server runs.
+ *
+ * @returns {Promise<Demo>}
+ */
 export async function getDemo() {
   return (await request("GET", resolve("api/demo"))).json();
 }
 
 /**
- * Takes one place in the demo.
+ * Creates a session.
  *
- * @param {Record<string, unknown>} context
+ * @param {Record<string, unknown>} context values of the fields
  * @param {AbortSignal} signal
- * @returns {Promise<Place>}
+ * @returns {Promise<SessionGrant>}
+ * @throws {Problem} 503 if all sessions are in use, 422 if a field is rejected
  */
-export async function takePlace(context, signal) {
+export async function createSession(context, signal) {
   const response = await request("POST", resolve("api/sessions"), { json: { context }, signal });
-  return new Place(await response.json());
+  return new SessionGrant(await response.json());
 }
 
-/** One session on the server, held by its token. */
-export class Place {
+/** A session on the server, with the token that gives access to it. */
+export class SessionGrant {
   #links;
 
+  /** @param {{ session_id: string, token: string, links: SessionLinks }} grant answer to `POST /api/sessions` */
   constructor({ session_id: id, token, links }) {
     this.id = id;
     this.token = token;
     this.#links = links;
   }
 
-  /** Where a WebRTC offer goes. */
+  /** URL that takes a WHEP offer. */
   get whep() {
     return resolve(this.#links.whep);
   }
 
-  /** The address of the WebSocket that brings video. */
+  /** URL of the video WebSocket. */
   get video() {
-    return this.#socket(this.#links.video);
+    return this.#socketUrl(this.#links.video);
   }
 
-  /** Where video is sent to, or null if the demo takes none. */
+  /** URL that takes a WHIP offer, or null if the demo takes no video. */
   get whip() {
     return this.#links.whip ? resolve(this.#links.whip) : null;
   }
 
-  /** @returns {Promise<string | null>} whose video the session gets */
-  async publisher() {
-    return (await (await request("GET", resolve(this.#links.self), { token: this.token })).json()).publisher;
-  }
-
-  /** Where the MJPEG stream is. */
+  /** URL of the MJPEG stream. */
   get mjpeg() {
-    return this.#withToken(this.#links.mjpeg);
+    return this.#urlWithToken(this.#links.mjpeg);
   }
 
-  /** The address of the controls WebSocket. */
+  /** URL of the controls WebSocket. */
   get controls() {
-    return this.#socket(this.#links.controls);
+    return this.#socketUrl(this.#links.controls);
   }
 
-  /** Throws a {@link Problem} with `isGone` when the session has ended. */
-  async check() {
-    await request("GET", resolve(this.#links.self), { token: this.token });
+  /**
+   * Returns the state of the session; `publisher` is the connection that sends it video.
+   *
+   * @returns {Promise<{ publisher: string | null }>}
+   * @throws {Problem} with `isGone` if the session has ended
+   */
+  async describe() {
+    return (await request("GET", resolve(this.#links.self), { token: this.token })).json();
   }
 
-  /** Pauses the session, or lets it run on. */
+  /**
+   * Pauses or resumes the session.
+   *
+   * @param {boolean} active
+   */
   async setActive(active) {
     await request("PATCH", resolve(this.#links.self), { token: this.token, json: { active } });
   }
 
-  /** Starts the session anew; an empty context means the last one. */
+  /**
+   * Restarts the session.
+   *
+   * @param {Record<string, unknown>} context values of the fields; empty to keep the current ones
+   * @returns {Promise<number>} the new epoch
+   */
   async reset(context) {
-    await request("POST", resolve(this.#links.reset), { token: this.token, json: { context } });
+    const response = await request("POST", resolve(this.#links.reset), { token: this.token, json: { context } });
+    return (await response.json()).epoch;
   }
 
-  /** @returns {Promise<Blob>} where the time of the last frames went, for ui.perfetto.dev */
+  /** @returns {Promise<Blob>} a trace of the newest frames, for ui.perfetto.dev */
   async trace() {
     return (await request("GET", resolve(this.#links.trace), { token: this.token })).blob();
   }
 
-  /** @returns {Promise<object>} whether the session is recorded, and the files of it */
+  /** Returns the state of the recording. */
   async recording() {
-    return this.#recording("GET");
+    return this.#requestRecording("GET");
   }
 
-  /** Records the session from now on; throws a {@link Problem} where that cannot be. */
+  /** Starts a recording. */
   async startRecording() {
-    return this.#recording("POST");
+    return this.#requestRecording("POST");
   }
 
-  /** Ends the recording; its files are complete then. */
+  /** Stops the recording; its files are complete when the promise resolves. */
   async stopRecording() {
-    return this.#recording("DELETE");
+    return this.#requestRecording("DELETE");
   }
 
-  /** The address of a file, for a link. */
+  /**
+   * Returns the URL of a file, for a link.
+   *
+   * @param {string} href
+   * @returns {string}
+   */
   fileUrl(href) {
-    return this.#withToken(href).href;
+    return this.#urlWithToken(href).href;
   }
 
-  /** Gives the place back; also works while the page is being closed. */
+  /** Ends the session; also works while the page is being closed. */
   async release() {
     await request("DELETE", resolve(this.#links.self), { token: this.token, keepalive: true });
   }
 
-  async #recording(method) {
-    return (await request(method, resolve(this.#links.recording), { token: this.token })).json();
+  /**
+   * @param {string} method
+   * @returns {Promise<Recording>}
+   */
+  async #requestRecording(method) {
+    const link = this.#links.recording;
+    if (!link) throw new Error("This server does not record sessions");
+    return (await request(method, resolve(link), { token: this.token })).json();
   }
 
-  #socket(link) {
-    const url = this.#withToken(link);
+  /** @param {string} link */
+  #socketUrl(link) {
+    const url = this.#urlWithToken(link);
     url.protocol = url.protocol.replace("http", "ws");
     return url;
   }
 
-  #withToken(link) {
+  /** @param {string} link */
+  #urlWithToken(link) {
     const url = resolve(link);
     url.searchParams.set("token", this.token);
     return url;
   }
 }
 
+/** @param {string} link */
 function resolve(link) {
   return new URL(link, rootOf(document.baseURI));
 }
 
-/** The server's root: where the page is, or above the folder `demos/NAME/` of a page that a demo brings of its own. */
+/**
+ * Returns the root of the server: the folder of the page, or the parent of `demos/NAME/` for a demo's custom page.
+ *
+ * @param {string} address of the page
+ * @returns {URL}
+ */
 export function rootOf(address) {
   const url = new URL(address);
   url.pathname = url.pathname.replace(/\/demos\/[^/]+\/.*$/, "/");

@@ -1,50 +1,57 @@
-import { getDemo } from "./api.js";
-import { Console } from "./console.js";
+import { getDemo, messageOf } from "./api.js";
+import { DemoPage } from "./demo_page.js";
+import { byId } from "./dom.js";
 import { Overlay } from "./overlay.js";
 import { Backoff, sleep } from "./timing.js";
-import { TRANSPORTS } from "./transports.js";
+import { transportNamed } from "./transports.js";
 
-const POLL_MS = 500;
-const find = (id) => document.getElementById(id);
-const forever = new AbortController().signal;
+/** @import { Demo } from "./api.js" */
 
-/** Asks for the demo until its model is loaded, and shows how far it is. */
-async function awaitDemo(overlay) {
+const POLL_INTERVAL_MS = 500;
+const NEVER = new AbortController().signal;
+
+/**
+ * Waits until the model is loaded or has failed, and shows the progress.
+ *
+ * @param {Overlay} overlay
+ * @returns {Promise<Demo>}
+ */
+async function loadDemo(overlay) {
   const backoff = new Backoff();
   for (;;) {
     try {
       const demo = await getDemo();
-      introduce(demo);
+      showDescription(demo);
       if (demo.state !== "loading") return demo;
       backoff.reset();
       overlay.show("Loading the model", { text: demo.progress?.message, progress: demo.progress?.fraction ?? null });
-      await sleep(POLL_MS, forever);
+      await sleep(POLL_INTERVAL_MS, NEVER);
     } catch (error) {
-      overlay.show(error.message, { text: "Trying again", progress: null });
-      await sleep(backoff.next(), forever);
+      overlay.show(messageOf(error), { text: "Retrying", progress: null });
+      await sleep(backoff.next(), NEVER);
     }
   }
 }
 
-function introduce({ title, name, description }) {
+/** @param {Demo} demo */
+function showDescription({ title, name, description }) {
   document.title = title || name;
-  find("title").textContent = title || name;
-  find("description").textContent = description ?? "";
+  byId("title").textContent = title || name;
+  byId("description").textContent = description ?? "";
 }
 
 async function main() {
-  const overlay = new Overlay(find);
-  const demo = await awaitDemo(overlay);
+  const overlay = new Overlay();
+  const demo = await loadDemo(overlay);
   if (demo.state === "failed") {
-    find("status").textContent = "Failed";
-    find("status").dataset.state = "ended";
-    const again = { button: "Look again", onClick: () => location.reload() };
-    overlay.show("The model could not be loaded", { text: demo.error, ...again });
+    byId("status").textContent = "Failed";
+    byId("status").dataset.state = "ended";
+    const text = demo.error ?? "";
+    overlay.show("The model could not be loaded", { text, button: "Reload", onClick: () => location.reload() });
     return;
   }
-  const asked = new URLSearchParams(location.search).get("transport");
-  const forced = TRANSPORTS.includes(asked) ? asked : null;
-  new Console(demo, overlay, forced, find).begin();
+  const forced = transportNamed(new URLSearchParams(location.search).get("transport"));
+  new DemoPage(demo, overlay, forced).start();
 }
 
 main();

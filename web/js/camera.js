@@ -1,115 +1,137 @@
+import { messageOf, Problem } from "./api.js";
+import { byId } from "./dom.js";
 import { openCamera, openFile } from "./source.js";
 import { Backoff, sleep } from "./timing.js";
 import { WhipPublisher } from "./whip.js";
 
-const BITRATE = 1_800_000;
-const IDLE = "Nothing is sent yet.";
+/** @import { Demo, SessionGrant } from "./api.js" */
 
-/** The part of the page that sends a person's own video into their session. */
+const MAX_BITRATE = 1_800_000;
+const IDLE = "Not sending";
+
+/** The panel that sends the user's own video to the session. */
 export class Camera {
-  #find;
-  #demo;
+  #iceServers;
+  #maxSide;
   #session;
+  #selfView = byId("self-view", HTMLVideoElement);
+  /** @type {import("./source.js").Source | null} */
   #source = null;
-  #publisher = null;
-  #work = new AbortController();
+  #abort = new AbortController();
 
   /**
-   * @param {(id: string) => HTMLElement} find looks up an element of the page
-   * @param {object} demo the answer of `GET /api/demo`
+   * @param {RTCIceServer[]} iceServers
+   * @param {number} maxSide longest side of the video in pixels
    * @param {import("./session.js").Session} session
    */
-  constructor(find, demo, session) {
-    this.#find = find;
-    this.#demo = demo;
+  constructor(iceServers, maxSide, session) {
+    this.#iceServers = iceServers;
+    this.#maxSide = maxSide;
     this.#session = session;
   }
 
-  /** Whether the demo takes video. */
-  static isFor(demo) {
+  /**
+   * Whether the demo takes video and this browser can send it.
+   *
+   * @param {Demo} demo
+   */
+  static isAvailable(demo) {
     return Boolean(demo.video_input) && WhipPublisher.isSupported;
   }
 
-  /** Shows the part and makes it work. */
+  /** Shows the panel, and starts to listen. */
   listen() {
-    const find = this.#find;
-    const { max_side: maxSide } = this.#demo.video_input;
-    find("source").hidden = false;
-    find("source-camera").addEventListener("click", () => this.#use(() => openCamera(maxSide)));
-    find("source-file").addEventListener("change", ({ target }) => {
-      const [file] = target.files;
-      if (file) this.#use(() => openFile(file, maxSide));
-      target.value = ""; // so that the same file can be chosen again
+    byId("source").hidden = false;
+    byId("source-camera").addEventListener("click", () => this.#open(() => openCamera(this.#maxSide)));
+    byId("source-stop").addEventListener("click", () => this.#stop());
+    const file = byId("source-file", HTMLInputElement);
+    file.addEventListener("change", () => {
+      const chosen = file.files?.[0];
+      if (chosen) this.#open(() => openFile(chosen, this.#maxSide));
+      file.value = ""; // so that the same file can be chosen again
     });
-    find("source-stop").addEventListener("click", () => this.#stop());
     for (const id of ["source-address", "source-token"]) {
-      find(id).addEventListener("focus", ({ target }) => target.select());
+      const input = byId(id, HTMLInputElement);
+      input.addEventListener("focus", () => input.select());
     }
-    this.#session.addEventListener("place", () => this.#placeTaken());
-    this.#session.addEventListener("state", ({ detail }) => detail.state === "ended" && this.#stop());
+    this.#session.on("created", (grant) => this.#onCreated(grant));
+    this.#session.on("state", ({ state }) => {
+      if (state === "ended") this.#stop();
+    });
     addEventListener("pagehide", () => this.#stop());
-    this.#show(IDLE);
+    this.#show(IDLE, "idle");
   }
 
-  async #use(open) {
+  /** @param {() => Promise<import("./source.js").Source>} open */
+  async #open(open) {
     this.#stop();
-    const { signal } = this.#work;
-    this.#show("Starting", { busy: true });
+    const { signal } = this.#abort;
+    this.#show("Starting", "busy");
+    let source;
     try {
-      const source = await open();
-      if (signal.aborted) {
-        source.stop();
-        return;
-      }
-      this.#source = source;
+      source = await open();
     } catch (error) {
-      if (!signal.aborted) this.#fail(error.message);
+      if (!signal.aborted) this.#fail(messageOf(error));
       return;
     }
-    this.#source.track.addEventListener("ended", () => !signal.aborted && this.#fail("The camera was switched off."));
-    const view = this.#find("self-view");
-    view.srcObject = new MediaStream([this.#source.track]);
-    view.classList.toggle("mirrored", this.#source.isCamera);
+    if (signal.aborted) {
+      source.stop();
+      return;
+    }
+    this.#source = source;
+    source.track.addEventListener("ended", () => {
+      if (!signal.aborted) this.#fail("The camera was disconnected.");
+    });
+    this.#selfView.srcObject = new MediaStream([source.track]);
+    this.#selfView.classList.toggle("mirrored", source.isCamera);
     this.#send();
   }
 
-  /** Sends the source into the session, again and again if the connection is lost. */
+  /** Sends the source to the session, and reconnects when the connection is lost. */
   async #send() {
-    const { signal } = this.#work;
+    const { signal } = this.#abort;
     const backoff = new Backoff();
-    while (this.#source && this.#session.place && !signal.aborted) {
-      const { place } = this.#session;
-      this.#show("Connecting", { busy: true });
+    while (this.#source && this.#session.grant && !signal.aborted) {
+      this.#show("Connecting", "busy");
       try {
-        if (!(await this.#publish(place, signal, () => backoff.reset()))) return;
+        const isLost = await this.#publish(this.#source, this.#session.grant, signal, () => backoff.reset());
+        if (!isLost) return;
       } catch (error) {
         if (signal.aborted) return;
-        if (error.status >= 400 && error.status < 500) {
+        if (error instanceof Problem && error.status < 500) {
           this.#fail(error.message);
           return;
         }
-        this.#show(`${error.message}. Trying again`, { busy: true });
+        this.#show(`${messageOf(error)}. Retrying`, "busy");
       }
       await sleep(backoff.next(), signal).catch(() => {});
     }
   }
 
-  /** @returns {Promise<boolean>} whether to try again: the connection was lost, and nobody else has taken over */
-  async #publish(place, signal, onConnected) {
-    const publisher = new WhipPublisher();
-    this.#publisher = publisher;
+  /**
+   * Sends the source until the connection ends.
+   *
+   * @param {import("./source.js").Source} source
+   * @param {SessionGrant} grant
+   * @param {AbortSignal} signal
+   * @param {() => void} onConnected
+   * @returns {Promise<boolean>} whether to reconnect: the connection was lost, and no other client sends video
+   */
+  async #publish(source, grant, signal, onConnected) {
+    if (!grant.whip) throw new Error("This session takes no video");
+    const publisher = new WhipPublisher(this.#iceServers, grant.token);
     const stop = () => publisher.stop();
     signal.addEventListener("abort", stop, { once: true });
     try {
-      const options = { iceServers: this.#demo.ice_servers, maxSide: this.#demo.video_input.max_side, maxBitrate: BITRATE };
-      await publisher.start(this.#source.track, place, options);
+      const options = { maxSide: this.#maxSide, maxBitrate: MAX_BITRATE };
+      if (!(await publisher.start(source.track, grant.whip, options))) return false;
       onConnected();
-      this.#show(this.#source.text, { live: true });
-      const lost = await publisher.ended;
-      if (!lost || signal.aborted || place !== this.#session.place) return false;
-      const other = await place.publisher();
-      if (other === null || other === publisher.id) return true;
-      this.#fail("Video now comes from somewhere else, such as OBS.");
+      this.#show(source.text, "live");
+      await publisher.ended;
+      if (signal.aborted || grant !== this.#session.grant) return false;
+      const { publisher: current } = await grant.describe();
+      if (current === null || current === publisher.id) return true;
+      this.#fail("Another source, such as OBS, now sends video to this session.");
       return false;
     } finally {
       signal.removeEventListener("abort", stop);
@@ -117,38 +139,45 @@ export class Camera {
     }
   }
 
-  #placeTaken() {
-    const { place } = this.#session;
-    this.#find("source-address").value = place.whip;
-    this.#find("source-token").value = place.token;
+  /** @param {SessionGrant} grant */
+  #onCreated(grant) {
+    byId("source-address", HTMLInputElement).value = grant.whip?.href ?? "";
+    byId("source-token", HTMLInputElement).value = grant.token;
     if (!this.#source) return;
-    this.#work.abort();
-    this.#work = new AbortController();
+    this.#abortWork();
     this.#send();
   }
 
   #stop() {
-    this.#work.abort();
-    this.#work = new AbortController();
+    this.#abortWork();
     this.#source?.stop();
     this.#source = null;
-    this.#find("self-view").srcObject = null;
-    this.#show(IDLE);
+    this.#selfView.srcObject = null;
+    this.#show(IDLE, "idle");
   }
 
-  #fail(sentence) {
+  #abortWork() {
+    this.#abort.abort();
+    this.#abort = new AbortController();
+  }
+
+  /** @param {string} message */
+  #fail(message) {
     this.#stop();
-    this.#find("source-error").textContent = sentence;
-    this.#find("source-error").hidden = false;
+    byId("source-error").textContent = message;
+    byId("source-error").hidden = false;
   }
 
-  #show(text, { busy = false, live = false } = {}) {
-    const find = this.#find;
-    find("source").dataset.state = live ? "live" : busy ? "busy" : "idle";
-    find("source-text").textContent = text;
-    find("source-error").hidden = true;
-    find("source-stop").hidden = !busy && !live;
-    find("source-camera").hidden = busy || live;
-    find("self-view").hidden = !this.#source;
+  /**
+   * @param {string} text
+   * @param {"idle" | "busy" | "live"} state
+   */
+  #show(text, state) {
+    byId("source").dataset.state = state;
+    byId("source-text").textContent = text;
+    byId("source-error").hidden = true;
+    byId("source-stop").hidden = state === "idle";
+    byId("source-camera").hidden = state !== "idle";
+    this.#selfView.hidden = !this.#source;
   }
 }

@@ -1,79 +1,94 @@
+import { Emitter } from "./emitter.js";
 import { Backoff } from "./timing.js";
 
+/** @import { ServerMessage } from "./protocol.js" */
+
 /**
- * The way of control messages to the server and back: the data channel while it is open, else the WebSocket, which stays
- * open beside it so that nothing is lost in between.
+ * Carries control messages: over the WebRTC data channel while it is open, else over a WebSocket. The WebSocket stays open
+ * beside the data channel, so that no message is lost during a switch.
  *
- * Events: `open` (a better way has opened: send the whole state), `message` (`detail` is the parsed object).
+ * Events: `open` (another connection is used from now on: send the whole state), `message`.
+ *
+ * @extends {Emitter<{ open: null, message: ServerMessage }>}
  */
-export class ControlChannel extends EventTarget {
-  #url = null;
+export class ControlChannel extends Emitter {
+  /** @type {WebSocket | null} */
   #socket = null;
+  /** @type {RTCDataChannel | null} */
   #data = null;
-  #timer = 0;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #timer;
   #backoff = new Backoff();
 
-  /** Whether a message would find a way. */
-  get isOpen() {
-    return this.#data?.readyState === "open" || this.#socket?.readyState === WebSocket.OPEN;
-  }
-
-  /** Opens the WebSocket of a session, and opens it again whenever it is lost. */
+  /**
+   * Opens the WebSocket of a session, and reopens it whenever it is lost.
+   *
+   * @param {URL} url
+   */
   open(url) {
     this.close();
-    this.#url = url;
-    this.#connect();
+    this.#connect(url);
   }
 
-  /** Prefers a data channel from the moment that it opens until it closes. */
+  /**
+   * Uses a data channel from when it opens until it closes.
+   *
+   * @param {RTCDataChannel} data
+   */
   adopt(data) {
     data.addEventListener("open", () => {
       this.#data = data;
-      this.dispatchEvent(new Event("open"));
+      this.emit("open", null);
     });
     data.addEventListener("close", () => {
       if (this.#data !== data) return;
       this.#data = null;
-      if (this.isOpen) this.dispatchEvent(new Event("open"));
+      if (this.#openConnection) this.emit("open", null);
     });
-    data.addEventListener("message", (event) => this.#receive(event.data));
+    data.addEventListener("message", (event) => this.#onText(event.data));
   }
 
-  /** @returns {boolean} whether there was a way to send it. */
+  /**
+   * Sends a message.
+   *
+   * @param {object} message
+   * @returns {boolean} false if no connection is open
+   */
   send(message) {
-    const text = JSON.stringify(message);
-    if (this.#data?.readyState === "open") {
-      this.#data.send(text);
-      return true;
-    }
-    if (this.#socket?.readyState !== WebSocket.OPEN) return false;
-    this.#socket.send(text);
-    return true;
+    const connection = this.#openConnection;
+    connection?.send(JSON.stringify(message));
+    return connection !== null;
   }
 
-  /** Ends the WebSocket; a data channel ends with its connection. */
+  /** Closes the WebSocket. A data channel closes with its peer connection. */
   close() {
     clearTimeout(this.#timer);
-    this.#url = null;
     this.#data = null;
     this.#socket?.close();
     this.#socket = null;
   }
 
-  #connect() {
-    const socket = new WebSocket(this.#url);
+  get #openConnection() {
+    if (this.#data?.readyState === "open") return this.#data;
+    return this.#socket?.readyState === WebSocket.OPEN ? this.#socket : null;
+  }
+
+  /** @param {URL} url */
+  #connect(url) {
+    const socket = new WebSocket(url);
     this.#socket = socket;
     socket.addEventListener("open", () => {
       this.#backoff.reset();
-      if (!this.#data && socket === this.#socket) this.dispatchEvent(new Event("open"));
+      if (!this.#data && socket === this.#socket) this.emit("open", null);
     });
-    socket.addEventListener("message", (event) => this.#receive(event.data));
+    socket.addEventListener("message", (event) => this.#onText(event.data));
     socket.addEventListener("close", () => {
-      if (socket === this.#socket) this.#timer = setTimeout(() => this.#connect(), this.#backoff.next());
+      if (socket === this.#socket) this.#timer = setTimeout(() => this.#connect(url), this.#backoff.next());
     });
   }
 
-  #receive(text) {
-    this.dispatchEvent(new CustomEvent("message", { detail: JSON.parse(text) }));
+  /** @param {string} text */
+  #onText(text) {
+    this.emit("message", JSON.parse(text));
   }
 }

@@ -1,41 +1,53 @@
-/** Pings that an estimate is chosen from. */
-const MOST_SAMPLES = 16;
-/** How far two clocks may run apart, in milliseconds a millisecond: 100 parts in a million. */
-const DRIFT = 1e-4;
-/** Browsers round their clock to a tenth of a millisecond or a whole one. */
+/** Pings that the estimate is chosen from. */
+const MAX_SAMPLES = 16;
+/** Maximum drift between the two clocks: 100 ppm, in milliseconds per millisecond. */
+const MAX_DRIFT = 1e-4;
+/** Browsers round their clock to 0.1 ms or 1 ms. */
 const RESOLUTION_MS = 1;
 
 /**
- * What the server's monotonic clock shows, from the pongs that it answers pings with: its time belongs to the middle of the
- * round trip, give or take half of it. The shortest round trip tells most, and less the older it is.
+ * Estimates the offset of the server's monotonic clock from pings, as NTP does (RFC 5905): the server's time belongs to the
+ * middle of the round trip, with an uncertainty of half of it. The sample with the smallest uncertainty wins, where
+ * uncertainty grows with age.
+ *
+ * @typedef {{ offset: number, uncertainty: number }} ClockEstimate milliseconds: the page's clock plus `offset` is the
+ *   server's clock, within `uncertainty`
  */
 export class ServerClock {
+  /** @type {(ClockEstimate & { time: number })[]} */
   #samples = [];
 
-  /** A ping sent at `sent` was answered at `serverNs` of the server's clock, which was heard at `received`. */
-  pong(sent, serverNs, received) {
+  /**
+   * Adds a ping that was sent at `sent` and whose pong was received at `received`.
+   *
+   * @param {number} sent milliseconds of `performance.now()`
+   * @param {number} serverNs the server's clock, nanoseconds
+   * @param {number} received milliseconds of `performance.now()`
+   */
+  addPong(sent, serverNs, received) {
     const [offset, uncertainty] = [serverNs / 1e6 - (sent + received) / 2, (received - sent) / 2];
     const known = this.estimate(received);
-    // A clock that stood still while the machine slept is a new one.
+    // A clock that stopped while the machine was suspended has a new offset.
     if (known && Math.abs(offset - known.offset) > uncertainty + known.uncertainty + RESOLUTION_MS) this.clear();
     this.#samples.push({ offset, uncertainty, time: received });
-    if (this.#samples.length > MOST_SAMPLES) this.#samples.shift();
+    if (this.#samples.length > MAX_SAMPLES) this.#samples.shift();
   }
 
   /**
-   * @param {number} now of `performance.now()`
-   * @returns {{offset: number, uncertainty: number} | null} milliseconds: this page's clock plus `offset` is the server's,
-   *   give or take `uncertainty`
+   * @param {number} now milliseconds of `performance.now()`
+   * @returns {ClockEstimate | null} null before the first pong
    */
   estimate(now) {
-    const aged = this.#samples.map(({ offset, uncertainty, time }) => ({
-      offset,
-      uncertainty: uncertainty + DRIFT * Math.max(0, now - time),
-    }));
-    return aged.reduce((best, one) => (best && best.uncertainty <= one.uncertainty ? best : one), null);
+    /** @type {ClockEstimate | null} */
+    let best = null;
+    for (const { offset, uncertainty, time } of this.#samples) {
+      const aged = uncertainty + MAX_DRIFT * Math.max(0, now - time);
+      if (!best || aged < best.uncertainty) best = { offset, uncertainty: aged };
+    }
+    return best;
   }
 
-  /** Another server may answer from now on. */
+  /** Drops all samples, for another server may answer from now on. */
   clear() {
     this.#samples = [];
   }

@@ -1,97 +1,122 @@
 import { codecOf } from "./packet.js";
 
-/** Packets that may wait for the decoder: more would only make the picture late. */
-const MOST_QUEUED = 4;
+/** @import { VideoPacket } from "./packet.js" */
+
+/** Packets that may wait in the decoder: more would only delay the video. */
+const MAX_QUEUED = 4;
 
 /**
- * Decodes packets and hands out pictures as soon as they are there. One that falls behind, or fails, goes on with the next
- * keyframe.
+ * @typedef {object} DecoderCallbacks
+ * @property {(frame: VideoFrame, packet: VideoPacket) => void} onFrame must close the frame
+ * @property {() => void} onKeyframeNeeded decoding continues with the next keyframe
+ * @property {(error: Error) => void} onError the decoder cannot decode this video
  */
+
+/** Decodes packets with low delay. A decoder that falls behind or fails continues with the next keyframe. */
 export class PacketDecoder {
+  /** @type {VideoDecoder | null} */
   #decoder = null;
+  /** @type {string | null} */
   #codec = null;
-  #identities = new Map();
-  #waitsForKeyframe = true;
-  #worked = false;
+  /** @type {Map<number, VideoPacket>} */
+  #pending = new Map();
+  #needsKeyframe = true;
+  #hasDecoded = false;
+  /** @type {DecoderCallbacks | null} */
   #callbacks;
 
-  /** Why this browser cannot do it, or null. */
-  static get obstacle() {
+  /** Packets that were not decoded. */
+  dropped = 0;
+
+  /** Why this browser has no decoder, or null. */
+  static get unsupportedReason() {
     if (typeof VideoDecoder === "function") return null;
-    return isSecureContext ? "This browser has no WebCodecs" : "WebCodecs needs HTTPS or localhost";
+    return isSecureContext ? "This browser does not support WebCodecs" : "WebCodecs requires HTTPS or localhost";
   }
 
-  /**
-   * @param {object} callbacks
-   * @param {(picture: VideoFrame, packet: object) => void} callbacks.onPicture is to close the picture
-   * @param {() => void} callbacks.onLost a keyframe is needed to go on
-   * @param {(error: Error) => void} callbacks.onError the decoder does not work at all
-   */
+  /** @param {DecoderCallbacks} callbacks */
   constructor(callbacks) {
     this.#callbacks = callbacks;
-    this.dropped = 0;
   }
 
-  /** @param {ReturnType<import("./packet.js").parsePacket>} packet */
+  /** @param {VideoPacket} packet */
   decode(packet) {
-    if (!packet.keyframe && !this.#waitsForKeyframe && this.#decoder.decodeQueueSize >= MOST_QUEUED) this.#lose();
-    if (this.#waitsForKeyframe && !packet.keyframe) {
+    if (!packet.keyframe && !this.#needsKeyframe && this.#queueSize >= MAX_QUEUED) this.#dropPending();
+    if (this.#needsKeyframe && !packet.keyframe) {
       this.dropped += 1;
       return;
     }
     try {
-      if (packet.keyframe) this.#configure(packet);
+      const decoder = packet.keyframe ? this.#configure(packet.data) : this.#decoder;
       const { timestamp, data, keyframe } = packet;
-      this.#decoder.decode(new EncodedVideoChunk({ type: keyframe ? "key" : "delta", timestamp, data }));
-      this.#identities.set(timestamp, packet);
-      this.#waitsForKeyframe = false;
+      decoder?.decode(new EncodedVideoChunk({ type: keyframe ? "key" : "delta", timestamp, data }));
+      this.#pending.set(timestamp, packet);
+      this.#needsKeyframe = false;
     } catch (error) {
-      this.#fail(error);
+      this.#fail(/** @type {Error} */ (error));
     }
   }
 
-  /** Frees the decoder. */
+  /** Releases the decoder. */
   close() {
     this.#callbacks = null;
     if (this.#decoder?.state !== "closed") this.#decoder?.close();
   }
 
-  #configure({ data }) {
+  get #queueSize() {
+    return this.#decoder?.decodeQueueSize ?? 0;
+  }
+
+  /**
+   * Returns a decoder that is configured for a keyframe.
+   *
+   * @param {Uint8Array} data
+   */
+  #configure(data) {
     const codec = codecOf(data);
-    if (!codec) throw new Error("The server's video has a keyframe without parameter sets");
-    if (this.#decoder?.state === "configured" && codec === this.#codec) return;
+    if (!codec) throw new Error("The server sent a keyframe without parameter sets");
+    if (this.#decoder?.state === "configured" && codec === this.#codec) return this.#decoder;
     if (!this.#decoder || this.#decoder.state === "closed") {
-      this.#decoder = new VideoDecoder({ output: (picture) => this.#output(picture), error: (error) => this.#fail(error) });
+      this.#decoder = new VideoDecoder({
+        output: (frame) => this.#onOutput(frame),
+        error: (error) => this.#fail(error),
+      });
     }
     this.#codec = codec;
     this.#decoder.configure({ codec, optimizeForLatency: true });
+    return this.#decoder;
   }
 
-  #output(picture) {
-    const packet = this.#identities.get(picture.timestamp);
-    this.#identities.delete(picture.timestamp);
-    this.#worked = true;
-    if (packet && this.#callbacks) this.#callbacks.onPicture(picture, packet);
-    else picture.close();
+  /** @param {VideoFrame} frame */
+  #onOutput(frame) {
+    const packet = this.#pending.get(frame.timestamp);
+    this.#pending.delete(frame.timestamp);
+    this.#hasDecoded = true;
+    if (packet && this.#callbacks) this.#callbacks.onFrame(frame, packet);
+    else frame.close();
   }
 
-  /** What waits is given up: decoding it would only cost time. */
-  #lose() {
-    this.dropped += this.#identities.size;
-    this.#identities.clear();
-    this.#decoder.reset();
-    this.#waitsForKeyframe = true;
-    this.#callbacks.onLost();
+  /** Drops the queued packets, because decoding them would only delay the video. */
+  #dropPending() {
+    this.dropped += this.#pending.size;
+    this.#pending.clear();
+    this.#decoder?.reset();
+    this.#needsKeyframe = true;
+    this.#callbacks?.onKeyframeNeeded();
   }
 
-  /** The decoder cannot go on. If it has worked, another one may. */
+  /**
+   * Resets after an error. A decoder that has decoded frames before may do so again; one that has not cannot decode this
+   * video.
+   *
+   * @param {Error} error
+   */
   #fail(error) {
     if (this.#decoder?.state === "configured") this.#decoder.reset();
-    this.#identities.clear();
-    this.#waitsForKeyframe = true;
-    const { onLost, onError } = this.#callbacks ?? {};
-    if (this.#worked) onLost?.();
-    else onError?.(error);
-    this.#worked = false;
+    this.#pending.clear();
+    this.#needsKeyframe = true;
+    if (this.#hasDecoded) this.#callbacks?.onKeyframeNeeded();
+    else this.#callbacks?.onError(error);
+    this.#hasDecoded = false;
   }
 }

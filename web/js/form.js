@@ -1,26 +1,36 @@
-import { makeControl } from "./field.js";
+import { createControl } from "./field.js";
 import { readFields } from "./schema.js";
 
-/** Pauses, in milliseconds, after which a change is sent by itself. */
+/** @import { Field, FieldKind } from "./schema.js" */
+
+/**
+ * Delay after which a change is sent, in milliseconds.
+ *
+ * @type {Record<FieldKind, number>}
+ */
 const DEBOUNCE_MS = { prompt: 1200, text: 800, number: 120, boolean: 0, choice: 0, image: 0 };
 
-/** The controls that are generated from the JSON Schema of a demo's fields. */
+/** The controls that are generated from the JSON Schema of the demo's fields. */
 export class SchemaForm {
   #form;
   #fields;
+  /** @type {Map<string, import("./field.js").Control>} */
   #controls = new Map();
+  /** @type {Map<string, ReturnType<typeof setTimeout>>} */
   #timers = new Map();
 
+  /** @type {(name: string, value: unknown) => void} Called when the value of a field has changed. */
+  onChange = () => {};
+
   /**
-   * @param {HTMLFormElement} form is filled
-   * @param {{fields: object | null, defaults: Record<string, unknown>}} controls JSON Schema of the fields, their values
-   * @param {string[]} required names that a context must have
+   * @param {HTMLFormElement} form to fill
+   * @param {Pick<import("./api.js").ControlsDescription, "fields" | "defaults">} controls
+   * @param {string[]} required names of required fields
    */
   constructor(form, { fields, defaults }, required) {
     this.#form = form;
     this.#fields = readFields(fields, required, defaults);
-    this.onChange = (_name, _value) => {};
-    this.#fields.forEach((field) => this.#add(field));
+    for (const field of this.#fields) this.#add(field);
     form.addEventListener("submit", (event) => event.preventDefault());
   }
 
@@ -29,63 +39,78 @@ export class SchemaForm {
     return this.#fields.length === 0;
   }
 
-  /** @returns {import("./schema.js").Field | undefined} */
+  /**
+   * @param {string | null} name
+   * @returns {Field | undefined}
+   */
   field(name) {
     return this.#fields.find((field) => field.name === name);
   }
 
-  /** Names of required fields that have no value yet. */
+  /** Required fields without a value. */
   get missing() {
-    return this.#fields.filter((field) => field.required && this.#value(field.name) === null).map((field) => field.name);
+    return this.#fields.filter(({ name, required }) => required && this.#controls.get(name)?.value === null);
   }
 
-  /** Values of all fields that have one. */
+  /** @returns {Record<string, unknown>} values of all fields that have one */
   get values() {
-    const pairs = this.#fields.map(({ name }) => [name, this.#value(name)]);
+    const pairs = [...this.#controls].map(([name, control]) => [name, control.value]);
     return Object.fromEntries(pairs.filter(([, value]) => value !== null));
   }
 
-  /** Sets a value without reporting it. */
+  /**
+   * Sets a value without a call of `onChange`.
+   *
+   * @param {string} name
+   * @param {unknown} value
+   */
   set(name, value) {
-    this.#controls.get(name).set(value);
+    this.#controls.get(name)?.set(value);
   }
 
   /**
-   * Shows a sentence at each field that is named, and clears all others.
+   * Shows errors at the named fields, and clears those of all others.
    *
-   * @param {Map<string, string>} sentences
-   * @returns {string[]} names without a control
+   * @param {Map<string, string>} messages by field name
+   * @returns {string[]} names that are no fields
    */
-  showErrors(sentences) {
-    for (const [name, control] of this.#controls) control.showError(sentences.get(name) ?? "");
-    return [...sentences.keys()].filter((name) => !this.#controls.has(name));
+  showErrors(messages) {
+    for (const [name, control] of this.#controls) control.showError(messages.get(name) ?? "");
+    return [...messages.keys()].filter((name) => !this.#controls.has(name));
   }
 
-  /** Takes the person to the first field that is marked. */
+  /** Moves the focus to the first field with an error. */
   focusError() {
-    const marked = this.#fields.find(({ name }) => this.#controls.get(name).isInvalid);
-    if (marked) this.#controls.get(marked.name).focus();
+    [...this.#controls.values()].find((control) => control.isInvalid)?.focus();
   }
 
-  #value(name) {
-    return this.#controls.get(name).value;
-  }
-
+  /** @param {Field} field */
   #add(field) {
-    const control = makeControl(field, (now) => this.#changed(field, now));
+    const control = createControl(field, (immediate) => this.#onInput(field, immediate));
     this.#controls.set(field.name, control);
     this.#form.append(control.element);
   }
 
-  #changed(field, now) {
+  /**
+   * @param {Field} field
+   * @param {boolean} immediate
+   */
+  #onInput(field, immediate) {
     clearTimeout(this.#timers.get(field.name));
-    const report = () => {
-      const { complaint, showError, value } = this.#controls.get(field.name);
-      showError(complaint);
-      if (complaint) return;
-      if (value !== null || !field.required) this.onChange(field.name, value);
-    };
-    if (now) report();
-    else this.#timers.set(field.name, setTimeout(report, DEBOUNCE_MS[field.kind]));
+    if (immediate) this.#report(field);
+    else
+      this.#timers.set(
+        field.name,
+        setTimeout(() => this.#report(field), DEBOUNCE_MS[field.kind]),
+      );
+  }
+
+  /** @param {Field} field */
+  #report({ name, required }) {
+    const control = this.#controls.get(name);
+    if (!control) return;
+    const { validationMessage, value } = control;
+    control.showError(validationMessage);
+    if (!validationMessage && (value !== null || !required)) this.onChange(name, value);
   }
 }

@@ -1,44 +1,74 @@
-/** Frames whose identity or presentation waits for the other half. */
-const MOST_UNMATCHED = 240;
+/** @import { FrameMessage } from "./protocol.js" */
 
-/** Which frame of the server each presented picture is: both are known by an RTP timestamp, and either may come first. */
+/** Halves kept while they wait for the other half. */
+const MAX_UNMATCHED = 240;
+
+/**
+ * Joins the identity of a frame, which the server sends over the controls channel, with its presentation in the `<video>`
+ * element. Both carry the RTP timestamp, and either may come first.
+ *
+ * @typedef {{ epoch: number, seq: number, index: number, actionSeq: number | null }} FrameIdentity
+ * @typedef {{ time: number, received?: number, decoded?: number }} Presentation milliseconds of `performance.now()`
+ */
 export class FrameMatcher {
   #onMatch;
+  /** @type {Map<number, FrameIdentity>} */
   #identities = new Map();
-  #pictures = new Map();
+  /** @type {Map<number, Presentation>} */
+  #presentations = new Map();
 
-  /** @param {(identity: Identity, picture: Picture) => void} onMatch
-   * @typedef {{epoch: number, seq: number, index: number, actionSeq: number | null}} Identity
-   * @typedef {{time: number, received?: number, decoded?: number}} Picture milliseconds of `performance.now()`
-   */
+  /** @param {(identity: FrameIdentity, presentation: Presentation) => void} onMatch */
   constructor(onMatch) {
     this.#onMatch = onMatch;
   }
 
-  /** A frame message of the server. */
-  identify({ rtp, epoch, seq, index, action_seq: actionSeq }) {
-    this.#match(rtp, this.#identities, { epoch, seq, index, actionSeq });
+  /**
+   * Adds the identity of a frame.
+   *
+   * @param {number} rtp RTP timestamp
+   * @param {Omit<FrameMessage, "type" | "rtp">} message
+   */
+  addIdentity(rtp, { epoch, seq, index, action_seq: actionSeq }) {
+    add(this.#identities, rtp, { epoch, seq, index, actionSeq });
+    this.#match(rtp);
   }
 
-  /** A picture was presented. */
-  present(picture) {
-    this.#match(picture.rtp, this.#pictures, picture);
+  /**
+   * Adds the presentation of a frame.
+   *
+   * @param {number} rtp RTP timestamp
+   * @param {Presentation} presentation
+   */
+  addPresentation(rtp, presentation) {
+    add(this.#presentations, rtp, presentation);
+    this.#match(rtp);
   }
 
-  /** Frames of before are not awaited any more. */
-  forget() {
+  /** Drops everything that is unmatched. */
+  clear() {
     this.#identities.clear();
-    this.#pictures.clear();
+    this.#presentations.clear();
   }
 
-  #match(rtp, own, half) {
-    own.set(rtp, half);
-    if (this.#identities.has(rtp) && this.#pictures.has(rtp)) {
-      this.#onMatch(this.#identities.get(rtp), this.#pictures.get(rtp));
-      this.#identities.delete(rtp);
-      this.#pictures.delete(rtp);
-    } else if (own.size > MOST_UNMATCHED) {
-      own.delete(own.keys().next().value);
-    }
+  /** @param {number} rtp */
+  #match(rtp) {
+    const [identity, presentation] = [this.#identities.get(rtp), this.#presentations.get(rtp)];
+    if (!identity || !presentation) return;
+    this.#identities.delete(rtp);
+    this.#presentations.delete(rtp);
+    this.#onMatch(identity, presentation);
   }
+}
+
+/**
+ * Adds an entry; beyond the maximum, drops the oldest one.
+ *
+ * @template T
+ * @param {Map<number, T>} map
+ * @param {number} key
+ * @param {T} value
+ */
+function add(map, key, value) {
+  map.set(key, value);
+  if (map.size > MAX_UNMATCHED) map.delete(/** @type {number} */ (map.keys().next().value));
 }

@@ -1,8 +1,10 @@
-/** What a message may carry. */
-const MOST_AXES = 16;
-const MOST_BUTTONS = 32;
+/** Limits of a controls message. */
+const MAX_AXES = 16;
+const MAX_BUTTONS = 32;
 
-/** Polls the first gamepad once per animation frame while one is connected. Needs HTTPS or localhost. */
+/** @import { GamepadState } from "./protocol.js" */
+
+/** Polls the first gamepad once per animation frame while one is connected. Requires HTTPS or localhost. */
 export class GamepadPoller {
   #input;
   #last = "null";
@@ -13,11 +15,11 @@ export class GamepadPoller {
     this.#input = input;
   }
 
-  /** Begins to read. */
+  /** Starts to listen. */
   listen() {
     if (!navigator.getGamepads) return;
     addEventListener("gamepadconnected", () => this.#start());
-    if (connected()) this.#start();
+    if (connectedGamepad()) this.#start();
   }
 
   #start() {
@@ -27,12 +29,13 @@ export class GamepadPoller {
   }
 
   #poll() {
-    const pad = connected();
-    this.#report(pad && document.hasFocus() ? read(pad) : null);
-    this.#polling = Boolean(pad);
-    if (pad) requestAnimationFrame(() => this.#poll());
+    const gamepad = connectedGamepad();
+    this.#report(gamepad && document.hasFocus() ? readGamepad(gamepad) : null);
+    this.#polling = Boolean(gamepad);
+    if (gamepad) requestAnimationFrame(() => this.#poll());
   }
 
+  /** @param {GamepadState | null} state */
   #report(state) {
     const text = JSON.stringify(state);
     if (text === this.#last) return;
@@ -41,12 +44,20 @@ export class GamepadPoller {
   }
 }
 
-function connected() {
-  return navigator.getGamepads().find((pad) => pad?.connected) ?? null;
+function connectedGamepad() {
+  return navigator.getGamepads().find((gamepad) => gamepad?.connected) ?? null;
 }
 
-function read(pad) {
-  const hundredths = (value) => Math.round(value * 100) / 100;
-  const buttons = pad.buttons.slice(0, MOST_BUTTONS).map((button) => hundredths(button.value));
-  return { axes: pad.axes.slice(0, MOST_AXES).map(hundredths), buttons };
+/**
+ * Returns the state of a gamepad, rounded to hundredths so that noise is not sent.
+ *
+ * @param {{ axes: readonly number[], buttons: readonly { value: number }[] }} gamepad
+ * @returns {GamepadState}
+ */
+export function readGamepad({ axes, buttons }) {
+  const round = (/** @type {number} */ value) => Math.round(value * 100) / 100;
+  return {
+    axes: axes.slice(0, MAX_AXES).map(round),
+    buttons: buttons.slice(0, MAX_BUTTONS).map((button) => round(button.value)),
+  };
 }

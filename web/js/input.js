@@ -1,46 +1,63 @@
-/** Edges that one message may carry; of more, the oldest are dropped. */
-const MOST_EDGES = 256;
-/** A message has at most 64 KiB; a longer text (a picture) travels with the context only. */
-const MOST_BYTES = 48_000;
+/** @import { Edge, EdgeBody, GamepadState, InputState, PointerState } from "./protocol.js" */
+
+/** Maximum number of edges in a message; beyond it, the oldest are dropped. */
+const MAX_EDGES = 256;
+/** A message has at most 64 KiB. A longer value, such as an image, is sent with the context of a reset only. */
+const MAX_VALUE_BYTES = 48_000;
 
 /**
- * What the person's hands are doing: the state that persists, and the edges since the last message.
+ * State of the input devices and the form, and the edges since the last message.
  *
- * `onChange(urgent)` is called after each change; without `urgent` the change may wait for the next animation frame.
- * Coordinates: `x` and `y` of the pointer run from 0 to 1 over the picture, `dx` and `dy` are CSS pixels; sticks run from
- * -1 to 1, right and down positive, as the axes of a gamepad do.
+ * Pointer positions run from 0 to 1 over the video; pointer movement is in CSS pixels; sticks run from -1 to 1, right and
+ * down positive. Times are milliseconds of `performance.now()`.
  */
 export class Input {
+  /** @type {Edge[]} */
   #edges = [];
   #edgeSeq = 0;
-  #unsent = {};
+  /** @type {Record<string, unknown>} */
+  #unsentFields = {};
+  /** @type {{ dx: number, dy: number, time: number } | null} */
   #move = null;
 
-  constructor() {
-    this.keys = [];
-    this.pointer = { buttons: 0, x: 0.5, y: 0.5 };
-    this.gamepad = null;
-    this.sticks = {};
-    /** Fields that were changed since the session's context was given. */
-    this.changedFields = {};
-    this.onChange = (_urgent) => {};
-  }
+  /** @type {string[]} Codes of the held keys, in the order of pressing. */
+  keys = [];
+  /** @type {PointerState} */
+  pointer = { buttons: 0, x: 0.5, y: 0.5 };
+  /** @type {GamepadState | null} */
+  gamepad = null;
+  /** @type {Record<string, [number, number]>} */
+  sticks = {};
+  /** @type {Record<string, unknown>} Fields that differ from the context of the session. */
+  changedFields = {};
+  /** @type {(urgent: boolean) => void} Called after each change; one that is not urgent may wait for the next frame. */
+  onChange = () => {};
 
-  /** The key with this `KeyboardEvent.code` went down at `time`: milliseconds of `performance.now()`, as all times here. */
+  /**
+   * Presses a key.
+   *
+   * @param {string} code
+   * @param {number} time
+   */
   press(code, time) {
     if (this.keys.includes(code)) return;
     this.keys.push(code);
-    this.#edge({ kind: "key_down", code }, time);
+    this.#addEdge({ kind: "key_down", code }, time);
   }
 
-  /** The key is up again; nothing happens if it was not held. */
+  /**
+   * Releases a key, if it is held.
+   *
+   * @param {string} code
+   * @param {number} time
+   */
   release(code, time) {
     if (!this.keys.includes(code)) return;
     this.keys = this.keys.filter((held) => held !== code);
-    this.#edge({ kind: "key_up", code }, time);
+    this.#addEdge({ kind: "key_up", code }, time);
   }
 
-  /** Lets go of everything without edges: the `blur` message says it to the server. */
+  /** Releases everything without edges: the server adds them when it receives the `blur` message. */
   releaseAll() {
     this.keys = [];
     this.pointer = { ...this.pointer, buttons: 0 };
@@ -49,82 +66,149 @@ export class Input {
     this.onChange(false);
   }
 
-  /** The pointer is there. */
-  place(x, y) {
+  /**
+   * Sets the position of the pointer.
+   *
+   * @param {number} x
+   * @param {number} y
+   */
+  setPointer(x, y) {
     this.pointer = { ...this.pointer, x: round(x), y: round(y) };
     this.onChange(false);
   }
 
-  /** The pointer moved; movement is summed up until the next message or the next other edge. */
-  move(dx, dy, time) {
+  /**
+   * Adds pointer movement, which is summed up until the next message or the next edge of another kind.
+   *
+   * @param {number} dx
+   * @param {number} dy
+   * @param {number} time
+   */
+  movePointer(dx, dy, time) {
     this.#move = { dx: (this.#move?.dx ?? 0) + dx, dy: (this.#move?.dy ?? 0) + dy, time };
     this.onChange(false);
   }
 
-  /** A mouse button changed; `buttons` are all that are down now, as in `MouseEvent.buttons`. */
-  button(button, down, buttons, time) {
+  /**
+   * Presses or releases a mouse button.
+   *
+   * @param {number} button as in `MouseEvent.button`
+   * @param {boolean} down
+   * @param {number} buttons all that are held now, as in `MouseEvent.buttons`
+   * @param {number} time
+   */
+  setButton(button, down, buttons, time) {
     this.pointer = { ...this.pointer, buttons };
-    this.#edge({ kind: down ? "button_down" : "button_up", button }, time);
+    this.#addEdge({ kind: down ? "button_down" : "button_up", button }, time);
   }
 
-  /** The wheel turned, in CSS pixels. */
+  /**
+   * Adds wheel movement.
+   *
+   * @param {number} dx CSS pixels
+   * @param {number} dy CSS pixels
+   * @param {number} time
+   */
   wheel(dx, dy, time) {
-    this.#edge({ kind: "wheel", dx, dy }, time);
+    this.#addEdge({ kind: "wheel", dx, dy }, time);
   }
 
-  /** A finger tapped there. */
+  /**
+   * Adds a tap.
+   *
+   * @param {number} x
+   * @param {number} y
+   * @param {number} time
+   */
   tap(x, y, time) {
-    this.#edge({ kind: "tap", x: round(x), y: round(y) }, time);
+    this.#addEdge({ kind: "tap", x: round(x), y: round(y) }, time);
   }
 
-  /** A touch stick is deflected so far. */
-  stick(name, x, y) {
+  /**
+   * Adds a touch stick at rest.
+   *
+   * @param {string} name
+   */
+  addStick(name) {
+    this.sticks[name] = [0, 0];
+  }
+
+  /**
+   * Sets the deflection of a touch stick.
+   *
+   * @param {string} name
+   * @param {number} x
+   * @param {number} y
+   */
+  setStick(name, x, y) {
     this.sticks[name] = [round(x), round(y)];
     this.onChange(false);
   }
 
-  /** @param {{axes: number[], buttons: number[]} | null} state null when there is none */
+  /** @param {GamepadState | null} state null without a gamepad */
   setGamepad(state) {
     this.gamepad = state;
     this.onChange(false);
   }
 
-  /** @returns {boolean} false when the value is too large for a message: it counts from the next reset */
+  /**
+   * Sets a field.
+   *
+   * @param {string} name
+   * @param {unknown} value
+   * @returns {boolean} false if the value is too large for a message: it takes effect at the next reset
+   */
   setField(name, value) {
     this.changedFields[name] = value;
     if (isTooLarge(value)) return false;
-    this.#unsent[name] = value;
+    this.#unsentFields[name] = value;
     this.onChange(true);
     return true;
   }
 
-  /** A context with all fields was given: none differs from it any more. */
-  contextGiven() {
+  /** Call when the session has received all fields as its context. */
+  clearChangedFields() {
     this.changedFields = {};
-    this.#unsent = {};
+    this.#unsentFields = {};
   }
 
-  /** Everything must be said again: there is a new way to the server. */
-  repeatFields() {
-    this.#unsent = Object.fromEntries(Object.entries(this.changedFields).filter(([, value]) => !isTooLarge(value)));
+  /** Sends all changed fields again with the next message, which travels over a new connection. */
+  resendFields() {
+    this.#unsentFields = Object.fromEntries(
+      Object.entries(this.changedFields).filter(([, value]) => !isTooLarge(value)),
+    );
   }
 
-  /** @returns {object} the state and what waits to be sent; call {@link sent} once it is on its way. */
+  /**
+   * Returns the state and the unsent edges and fields. Call {@link onSent} when it has been sent.
+   *
+   * @returns {InputState}
+   */
   snapshot() {
     this.#flushMove();
     const { keys, pointer, gamepad, sticks } = this;
-    return { keys: [...keys], pointer, gamepad, sticks: { ...sticks }, fields: this.#unsent, edges: this.#edges };
+    const fields = this.#unsentFields;
+    return { keys: [...keys], pointer, gamepad, sticks: { ...sticks }, fields, edges: this.#edges };
   }
 
-  /** @param {boolean} delivered edges are of the moment and are dropped if there was no way; fields wait for one. */
-  sent(delivered) {
+  /**
+   * Drops what the snapshot contained. Edges describe a moment and are dropped in either case; fields that were not
+   * delivered stay unsent.
+   *
+   * @param {boolean} delivered whether there was an open connection
+   */
+  onSent(delivered) {
     this.#edges = [];
-    if (delivered) this.#unsent = {};
+    if (delivered) this.#unsentFields = {};
   }
 
-  #edge(edge, time) {
+  /**
+   * @param {EdgeBody} edge
+   * @param {number} time
+   */
+  #addEdge(edge, time) {
     this.#flushMove();
-    this.#keep(edge, time);
+    this.#push(edge, time);
     this.onChange(true);
   }
 
@@ -132,19 +216,25 @@ export class Input {
     if (!this.#move) return;
     const { dx, dy, time } = this.#move;
     this.#move = null;
-    this.#keep({ kind: "pointer_move", dx, dy }, time);
+    this.#push({ kind: "pointer_move", dx, dy }, time);
   }
 
-  #keep(edge, time) {
+  /**
+   * @param {EdgeBody} edge
+   * @param {number} time
+   */
+  #push(edge, time) {
     this.#edges.push({ seq: this.#edgeSeq++, t: time, ...edge });
-    if (this.#edges.length > MOST_EDGES) this.#edges.shift();
+    if (this.#edges.length > MAX_EDGES) this.#edges.shift();
   }
 }
 
+/** @param {unknown} value */
 function isTooLarge(value) {
-  return typeof value === "string" && new TextEncoder().encode(value).length > MOST_BYTES;
+  return typeof value === "string" && new TextEncoder().encode(value).length > MAX_VALUE_BYTES;
 }
 
+/** @param {number} value */
 function round(value) {
   return Math.round(value * 1000) / 1000;
 }

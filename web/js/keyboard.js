@@ -1,44 +1,57 @@
-/** Text controls keep all keys to themselves. */
-const TYPING = "textarea, select, input:not([type=range], [type=checkbox], [type=radio], [type=file], [type=button])";
-/** Other controls need these to be worked without a mouse. */
-const WORKING = "input, button, a, summary";
-const WORKING_KEYS = /^(Arrow|Page|Home|End|Space|Enter|Tab)/;
+/** Controls that take text keep all keys. */
+const TEXT_CONTROLS =
+  "textarea, select, input:not([type=range], [type=checkbox], [type=radio], [type=file], [type=button])";
+/** Other controls keep the keys that operate them. */
+const OTHER_CONTROLS = "input, button, a, summary";
+const OPERATING_KEYS = /^(Arrow|Page|Home|End|Space|Enter|Tab)/;
 
-/** Reads the keys that the demo listens to, by their place on the keyboard. */
+/** Reads the keys that the demo uses, by their position on the keyboard (`KeyboardEvent.code`). */
 export class Keyboard {
   #input;
-  #known;
+  #codes;
 
   /**
    * @param {import("./input.js").Input} input
-   * @param {{keys: {code: string}[], aliases: Record<string, string>}} controls
+   * @param {Pick<import("./api.js").ControlsDescription, "keys" | "aliases">} controls
    */
-  constructor(input, { keys = [], aliases = {} }) {
+  constructor(input, { keys, aliases }) {
     this.#input = input;
-    this.#known = new Set([...keys.map((key) => key.code), ...Object.keys(aliases)]);
+    this.#codes = new Set([...keys.map((key) => key.code), ...Object.keys(aliases)]);
   }
 
-  /** Begins to read. */
-  listen() {
-    addEventListener("keydown", (event) => this.#down(event));
-    addEventListener("keyup", (event) => this.#up(event));
+  /**
+   * Starts to listen.
+   *
+   * @param {Pick<Window, "addEventListener">} target
+   */
+  listen(target = window) {
+    target.addEventListener("keydown", (event) => this.#onKeyDown(event));
+    target.addEventListener("keyup", (event) => this.#onKeyUp(event));
   }
 
-  #down(event) {
-    if (!this.#known.has(event.code) || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (isTakenBy(event.target, event.code)) return;
+  /** @param {KeyboardEvent} event */
+  #onKeyDown(event) {
+    if (!this.#codes.has(event.code) || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (isUsedBy(event.target, event.code)) return;
     event.preventDefault();
     if (!event.repeat) this.#input.press(event.code, event.timeStamp);
   }
 
-  #up(event) {
-    // macOS tells nothing of keys that are let go while Command is down.
+  /** @param {KeyboardEvent} event */
+  #onKeyUp(event) {
+    // macOS sends no keyup for keys that are released while Command is held.
     const released = event.key === "Meta" ? this.#input.keys : [event.code];
-    released.forEach((code) => this.#input.release(code, event.timeStamp));
+    for (const code of released) this.#input.release(code, event.timeStamp);
   }
 }
 
-function isTakenBy(target, code) {
+/**
+ * Whether the focused control needs this key.
+ *
+ * @param {EventTarget | null} target
+ * @param {string} code
+ */
+function isUsedBy(target, code) {
   if (!(target instanceof Element)) return false;
-  return target.matches(TYPING) || (target.matches(WORKING) && WORKING_KEYS.test(code));
+  return target.matches(TEXT_CONTROLS) || (target.matches(OTHER_CONTROLS) && OPERATING_KEYS.test(code));
 }

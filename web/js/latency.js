@@ -1,49 +1,61 @@
-/** Samples that the rolling numbers are made of. */
-const WINDOW = 31;
-/** A press without a frame after this time will not be answered any more. */
-const PATIENCE_MS = 5000;
+/** Samples of the rolling quantiles. */
+const MAX_SAMPLES = 31;
+/** A press without a frame after this time is dropped. */
+const TIMEOUT_MS = 5000;
 
 /**
- * Measures key-to-pixel latency: from a key press to the presentation of the first frame that was shaped by the message
- * which carried it. All times in milliseconds of `performance.now()`.
+ * Measures key-to-pixel latency: the time from a key press to the presentation of the first frame that is shaped by the
+ * controls message which carried it. All times are milliseconds of `performance.now()`.
+ *
+ * @typedef {{ seq: number, time: number }} Press
  */
 export class KeyToPixel {
+  /** @type {Press[]} */
   #presses = [];
+  /** @type {number[]} */
   #samples = [];
 
-  /** Message `seq` carried a key press that happened at `time`. */
-  press(seq, time) {
+  /**
+   * Adds a key press.
+   *
+   * @param {number} seq number of the message that carried it
+   * @param {number} time of the key press
+   */
+  addPress(seq, time) {
     this.#presses.push({ seq, time });
   }
 
   /**
-   * A frame shaped by all messages up to `actionSeq` was presented at `time`.
+   * Adds a presented frame.
    *
-   * @returns {{seq: number, time: number} | null} the oldest press that it is the first to show
+   * @param {number | null} actionSeq number of the newest message that shaped it
+   * @param {number} time of its presentation
+   * @returns {Press | null} the oldest press that this frame is the first to show
    */
-  show(actionSeq, time) {
+  addFrame(actionSeq, time) {
     if (actionSeq === null) return null;
-    const answered = this.#presses.filter((press) => press.seq <= actionSeq && press.time <= time);
-    this.#samples = [...this.#samples, ...answered.map((press) => time - press.time)].slice(-WINDOW);
-    this.#presses = this.#presses.filter((press) => press.seq > actionSeq && time - press.time < PATIENCE_MS);
-    return answered[0] ?? null;
+    const shown = this.#presses.filter((press) => press.seq <= actionSeq && press.time <= time);
+    this.#samples = [...this.#samples, ...shown.map((press) => time - press.time)].slice(-MAX_SAMPLES);
+    this.#presses = this.#presses.filter((press) => press.seq > actionSeq && time - press.time < TIMEOUT_MS);
+    return shown[0] ?? null;
   }
 
-  /** Presses of before are not awaited any more; the samples stay. */
-  forget() {
+  /** Drops the pending presses; the samples stay. */
+  clear() {
     this.#presses = [];
   }
 
-  /** @returns {number | null} */
+  /** @returns {number | null} null without samples */
   get median() {
     return this.#quantile(0.5);
   }
 
-  /** @returns {number | null} */
+  /** @returns {number | null} null without samples */
   get p95() {
     return this.#quantile(0.95);
   }
 
+  /** @param {number} share */
   #quantile(share) {
     const sorted = [...this.#samples].sort((a, b) => a - b);
     return sorted.length ? sorted[Math.ceil(sorted.length * share) - 1] : null;

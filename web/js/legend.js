@@ -1,74 +1,75 @@
-/** The keys of the demo: shows which are held, and can be pressed with a finger or the mouse. */
+import { create } from "./dom.js";
+
+/** @type {Record<string, string>} */
+const KEY_NAMES = {
+  ArrowUp: "↑",
+  ArrowDown: "↓",
+  ArrowLeft: "←",
+  ArrowRight: "→",
+  ShiftLeft: "Shift",
+  ControlLeft: "Ctrl",
+};
+
+/** The keys of the demo: shows which are held, and works as a set of buttons for touch and mouse. */
 export class Legend {
   #input;
   #aliases;
-  #caps = new Map();
+  /** @type {Map<string, HTMLElement>} */
+  #buttons = new Map();
 
   /**
-   * @param {HTMLElement} element is filled
-   * @param {{keys: {code: string, label: string, group: string}[], aliases: Record<string, string>}} controls
+   * @param {HTMLElement} element to fill
+   * @param {Pick<import("./api.js").ControlsDescription, "keys" | "aliases">} controls
    * @param {import("./input.js").Input} input
    */
-  constructor(element, { keys = [], aliases = {} }, input) {
+  constructor(element, { keys, aliases }, input) {
     this.#input = input;
     this.#aliases = aliases;
     for (const name of new Set(keys.map((key) => key.group ?? ""))) {
-      const members = keys.filter((key) => (key.group ?? "") === name);
-      element.append(this.#group(name, members));
+      const group = create("div", { className: "keys" });
+      group.setAttribute("role", "group");
+      group.setAttribute("aria-label", name || "Keys");
+      group.append(...keys.filter((key) => (key.group ?? "") === name).map((key) => this.#createButton(key)));
+      element.append(group);
     }
   }
 
   /** Marks the keys that are held now. */
   update() {
-    const meant = new Set(this.#input.keys.map((code) => this.#aliases[code] ?? code));
-    for (const [code, cap] of this.#caps) {
-      const held = meant.has(code);
-      cap.classList.toggle("held", held);
-      cap.setAttribute("aria-pressed", held);
+    const held = new Set(this.#input.keys.map((code) => this.#aliases[code] ?? code));
+    for (const [code, button] of this.#buttons) {
+      button.classList.toggle("held", held.has(code));
+      button.setAttribute("aria-pressed", String(held.has(code)));
     }
   }
 
-  #group(name, keys) {
-    const group = document.createElement("div");
-    group.className = "keys";
-    group.setAttribute("role", "group");
-    group.setAttribute("aria-label", name || "Keys");
-    group.append(...keys.map((key) => this.#key(key)));
-    return group;
-  }
-
-  #key({ code, label }) {
-    const others = Object.keys(this.#aliases).filter((alias) => this.#aliases[alias] === code).map(keyName);
-    const cap = document.createElement("button");
-    cap.type = "button";
-    cap.className = "key";
-    cap.tabIndex = -1;
-    cap.dataset.code = code;
-    cap.append(part("kbd", keyName(code)), part("span", label));
-    if (others.length) cap.title = `also ${others.join(", ")}`;
-    cap.addEventListener("pointerdown", (event) => {
+  /** @param {{ code: string, label: string }} key */
+  #createButton({ code, label }) {
+    const name = create("kbd", { textContent: keyName(code) });
+    const button = create("button", { type: "button", className: "key", tabIndex: -1 }, name);
+    button.append(create("span", { textContent: label }));
+    button.dataset.code = code;
+    const aliases = Object.keys(this.#aliases).filter((alias) => this.#aliases[alias] === code);
+    if (aliases.length) button.title = `also ${aliases.map(keyName).join(", ")}`;
+    button.addEventListener("pointerdown", (event) => {
       event.preventDefault();
-      cap.setPointerCapture(event.pointerId);
+      button.setPointerCapture(event.pointerId);
       this.#input.press(code, event.timeStamp);
     });
-    for (const end of ["pointerup", "pointercancel"]) {
-      cap.addEventListener(end, (event) => this.#input.release(code, event.timeStamp));
+    for (const type of /** @type {const} */ (["pointerup", "pointercancel"])) {
+      button.addEventListener(type, (event) => this.#input.release(code, event.timeStamp));
     }
-    this.#caps.set(code, cap);
-    return cap;
+    this.#buttons.set(code, button);
+    return button;
   }
 }
 
-const ARROWS = { ArrowUp: "↑", ArrowDown: "↓", ArrowLeft: "←", ArrowRight: "→" };
-const NAMES = { ...ARROWS, ShiftLeft: "Shift", ControlLeft: "Ctrl" };
-
-/** "KeyW" -> "W": what stands on the key of a common keyboard. */
-function keyName(code) {
-  return NAMES[code] ?? code.replace(/^(Key|Digit)/, "");
-}
-
-function part(tag, text) {
-  const element = document.createElement(tag);
-  element.textContent = text;
-  return element;
+/**
+ * Returns what a US keyboard shows on the key.
+ *
+ * @param {string} code
+ * @returns {string} such as "W" for "KeyW"
+ */
+export function keyName(code) {
+  return KEY_NAMES[code] ?? code.replace(/^(Key|Digit)/, "");
 }

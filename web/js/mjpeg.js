@@ -1,166 +1,196 @@
-import { request } from "./api.js";
+import { messageOf, request } from "./api.js";
 import { MultipartReader } from "./multipart.js";
-import { sleep } from "./timing.js";
+import { Deadline, Deferred, sleep } from "./timing.js";
 
-/** How long an open stream may take to its first picture: the model may still be warming up. */
-const PATIENCE_MS = 30_000;
-/** How often a session is looked after whose stream cannot be read. */
+/** @import { SessionGrant } from "./api.js" */
+/** @import { FrameIdentity } from "./frames.js" */
+
+/** Timeout of the first image of an open stream: the model may still be warming up. */
+const FIRST_IMAGE_TIMEOUT_MS = 30_000;
+/** Interval of the checks whether the session exists, where the page cannot read the stream. */
 const CHECK_MS = 3000;
 
 /**
- * Shows a session as MJPEG. The page reads the stream itself and hands each JPEG to the `<img>`: so it knows which frame is
- * shown when, skips to the newest one if decoding falls behind, and learns why a stream ended.
+ * Shows a session as MJPEG. The page reads the stream itself and passes each JPEG to the `<img>`. In this way it knows which
+ * frame is shown when, skips to the newest one if decoding falls behind, and learns why a stream ended.
  *
- * `ended` resolves with the reason when the picture is lost after it was shown, with "" when it was stopped.
+ * Implements {@link import("./display.js").Viewer}.
  */
 export class MjpegViewer {
-  #stopping = new AbortController();
+  #image;
+  #onFrame;
+  #abort = new AbortController();
+  /** @type {import("./multipart.js").Part | null} */
   #next = null;
-  #busy = false;
+  #isShowing = false;
+  /** @type {string | null} */
   #last = null;
   #bytes = 0;
   #skipped = 0;
-  #end;
-  #shown;
+  /** @type {Deferred<boolean>} */
+  #started = new Deferred();
+  /** @type {Deferred<string>} */
+  #ended = new Deferred();
+
+  /** MJPEG connections have no name. */
+  id = null;
+  ended = this.#ended.promise;
 
   /**
    * @param {HTMLImageElement} image
-   * @param {(frame: {time: number, identity: object | null}) => void} onFrame called for each frame shown
+   * @param {import("./display.js").OnFrame} onFrame
    */
   constructor(image, onFrame) {
-    this.image = image;
-    this.onFrame = onFrame;
-    this.ended = new Promise((resolve) => (this.#end = resolve));
+    this.#image = image;
+    this.#onFrame = onFrame;
   }
 
   /**
-   * Resolves when the first picture is there; rejects with the reason if it does not come.
-   *
-   * @param {import("./api.js").Place} place
-   * @param {{expectPicture: boolean, signal: AbortSignal}} options without `expectPicture` the open stream is enough
+   * @param {SessionGrant} grant
+   * @param {Pick<import("./display.js").ViewerOptions, "expectFrame">} options
    */
-  async start(place, { expectPicture, signal }) {
-    signal.addEventListener("abort", () => this.#stopping.abort(signal.reason), { once: true });
-    const response = await request("GET", place.mjpeg, { signal: this.#stopping.signal });
-    const first = new Promise((resolve, reject) => {
-      this.#shown = resolve;
-      setTimeout(() => reject(new Error("No picture came by MJPEG")), PATIENCE_MS);
-      this.#play(place, response).then((why) => {
-        reject(new Error(why));
-        this.#end(why);
-      });
-    });
-    if (expectPicture) await first;
-    else first.catch(() => {});
+  start(grant, { expectFrame }) {
+    const deadline = new Deadline(this.#started.reject);
+    this.#run(grant, expectFrame, deadline).catch(this.#started.reject);
+    return this.#started.promise.finally(() => deadline.clear());
   }
 
-  /** Viewers by MJPEG have no names. */
-  get id() {
-    return null;
-  }
-
-  /** Ends the stream; the last picture stays. */
   async stop() {
-    this.#stopping.abort();
+    this.#started.resolve(false);
+    this.#ended.resolve("");
+    this.#abort.abort();
     this.#next = null;
-    this.#end("");
   }
 
-  /** @returns {Promise<Record<string, number | string | null>>} what was counted, null what cannot be. */
-  async details() {
-    const counts = this.#last !== null;
-    return { codec: "JPEG", bytes: counts ? this.#bytes : null, dropped: counts ? this.#skipped : null };
-  }
-
-  /** @returns {Promise<string>} why it ended */
-  async #play(place, response) {
-    if (response.headers.get("Content-Type")?.startsWith("multipart/")) {
-      const why = await this.#read(response.body.getReader());
-      if (this.#last !== null || this.#stopping.signal.aborted) return why;
-    }
-    return this.#showPlainly(place);
+  async statistics() {
+    const isCounted = this.#last !== null;
+    return { codec: "JPEG", bytes: isCounted ? this.#bytes : null, dropped: isCounted ? this.#skipped : null };
   }
 
   /**
-   * Some browsers take the stream apart before a page can read it: the `<img>` shows it then, and no frame is counted. No
-   * event tells of its end, so the session is asked now and then whether it lives.
+   * @param {SessionGrant} grant
+   * @param {boolean} expectFrame
+   * @param {Deadline} deadline of the first image
    */
-  async #showPlainly(place) {
-    const { signal } = this.#stopping;
-    this.image.onload = () => this.#shown();
-    this.image.onerror = null;
-    this.image.src = place.mjpeg;
+  async #run(grant, expectFrame, deadline) {
+    const response = await request("GET", grant.mjpeg, { signal: this.#abort.signal });
+    if (expectFrame) deadline.set(FIRST_IMAGE_TIMEOUT_MS, "No image received over MJPEG");
+    else this.#started.resolve(true);
+    const reason = await this.#play(grant, response);
+    this.#started.reject(new Error(reason));
+    this.#ended.resolve(reason);
+  }
+
+  /**
+   * @param {SessionGrant} grant
+   * @param {Response} response
+   * @returns {Promise<string>} why it ended
+   */
+  async #play(grant, response) {
+    if (response.body && response.headers.get("Content-Type")?.startsWith("multipart/")) {
+      const reason = await this.#read(response.body.getReader());
+      if (this.#last !== null || this.#abort.signal.aborted) return reason;
+    }
+    return this.#showUnread(grant);
+  }
+
+  /**
+   * Passes the stream to the `<img>`, for browsers that split the stream before a page can read it. Frames are not counted
+   * then, and no event reports the end of the stream, so the session is checked from time to time.
+   *
+   * @param {SessionGrant} grant
+   * @returns {Promise<string>} why it ended
+   */
+  async #showUnread(grant) {
+    const { signal } = this.#abort;
+    this.#image.onload = () => this.#started.resolve(true);
+    this.#image.onerror = null;
+    this.#image.src = grant.mjpeg.href;
     try {
       for (;;) {
         await sleep(CHECK_MS, signal);
-        await place.check();
+        await grant.describe();
       }
     } catch (error) {
-      return signal.aborted ? "" : error.message;
+      return signal.aborted ? "" : messageOf(error);
     } finally {
-      this.image.removeAttribute("src");
+      this.#image.removeAttribute("src");
     }
   }
 
+  /**
+   * @param {ReadableStreamDefaultReader<Uint8Array<ArrayBuffer>>} reader
+   * @returns {Promise<string>} why it ended
+   */
   async #read(reader) {
     const parts = new MultipartReader();
     try {
       for (;;) {
         const { done, value } = await reader.read();
-        if (done) return "the stream ended";
+        if (done) return "the stream has ended";
         this.#bytes += value.length;
-        parts.push(value).forEach((part) => this.#offer(part));
+        for (const part of parts.push(value)) this.#offer(part);
       }
     } catch (error) {
-      return error.name === "AbortError" ? "" : "the stream broke off";
+      return error instanceof Error && error.name === "AbortError" ? "" : "the stream was interrupted";
     }
   }
 
+  /** @param {import("./multipart.js").Part} part */
   #offer(part) {
     if (this.#next) this.#skipped += 1;
     this.#next = part;
-    if (!this.#busy) this.#showNext();
+    if (!this.#isShowing) this.#showPending();
   }
 
-  async #showNext() {
-    this.#busy = true;
+  async #showPending() {
+    this.#isShowing = true;
     while (this.#next) {
       const { headers, body } = this.#next;
-      const identity = headers.get("x-frame");
+      const identity = headers.get("x-frame") ?? "";
       this.#next = null;
       if (this.#isRepeated(identity) || !(await this.#show(body))) continue;
-      this.#last = identity ?? "";
-      this.#report(identity);
+      this.#last = identity;
+      this.#started.resolve(true);
+      requestAnimationFrame(() => this.#onFrame({ time: performance.now(), identity: parseIdentity(identity) }));
     }
-    this.#busy = false;
+    this.#isShowing = false;
   }
 
-  /** While nothing new comes, the server repeats the last picture to keep the connection. */
+  /**
+   * Whether the server repeats the last frame, as it does to keep an idle connection open.
+   *
+   * @param {string} identity
+   */
   #isRepeated(identity) {
-    return Boolean(identity) && identity === this.#last;
+    return identity !== "" && identity === this.#last;
   }
 
+  /**
+   * @param {Uint8Array<ArrayBuffer>} jpeg
+   * @returns {Promise<boolean>} whether it could be decoded
+   */
   async #show(jpeg) {
     const url = URL.createObjectURL(new Blob([jpeg], { type: "image/jpeg" }));
     const loaded = await new Promise((resolve) => {
-      this.image.onload = () => resolve(true);
-      this.image.onerror = () => resolve(false);
-      this.image.src = url;
+      this.#image.onload = () => resolve(true);
+      this.#image.onerror = () => resolve(false);
+      this.#image.src = url;
     });
     URL.revokeObjectURL(url);
     return loaded;
   }
-
-  #report(identity) {
-    this.#shown();
-    requestAnimationFrame(() => this.onFrame({ time: performance.now(), identity: readIdentity(identity) }));
-  }
 }
 
-/** @param {string | undefined} identity the X-Frame header: "session=a;epoch=1;seq=7;index=0;action=12" */
-function readIdentity(identity) {
-  const found = identity?.match(/;epoch=(\d+);seq=(\d+);index=(\d+);action=(\d*)$/);
-  if (!found) return null;
-  const [epoch, seq, index] = found.slice(1, 4).map(Number);
-  return { epoch, seq, index, actionSeq: found[4] ? Number(found[4]) : null };
+/**
+ * Parses an X-Frame header.
+ *
+ * @param {string} header such as "session=a;epoch=1;seq=7;index=0;action=12"
+ * @returns {FrameIdentity | null} null if it has another form
+ */
+export function parseIdentity(header) {
+  const match = header.match(/;epoch=(\d+);seq=(\d+);index=(\d+);action=(\d*)$/);
+  if (!match) return null;
+  const [epoch, seq, index] = match.slice(1, 4).map(Number);
+  return { epoch, seq, index, actionSeq: match[4] ? Number(match[4]) : null };
 }

@@ -1,34 +1,39 @@
-/** What lies over the picture while there is none: a title, a sentence, progress, one button. */
+import { byId } from "./dom.js";
+
+/** Covers the video with a title, a text, a progress bar and one button. */
 export class Overlay {
-  /** @param {(id: string) => HTMLElement} find looks up an element of the page */
-  constructor(find) {
-    this.element = find("overlay");
-    this.title = find("overlay-title");
-    this.text = find("overlay-text");
-    this.progress = find("overlay-progress");
-    this.button = find("overlay-button");
-  }
+  #element = byId("overlay");
+  #title = byId("overlay-title");
+  #text = byId("overlay-text");
+  #progress = byId("overlay-progress", HTMLProgressElement);
+  #button = byId("overlay-button", HTMLButtonElement);
 
   /**
+   * Shows the overlay.
+   *
    * @param {string} title
-   * @param {{text?: string, progress?: number | null, button?: string, onClick?: () => void, soft?: boolean}} options
-   *   progress: share from 0 to 1, `null` when it is not known, absent when there is none; soft: the picture shines through
+   * @param {object} [options]
+   * @param {string} [options.text]
+   * @param {number | null} [options.progress] 0 to 1; null if unknown; omit it for no progress bar
+   * @param {string} [options.button] label
+   * @param {() => void} [options.onClick]
+   * @param {boolean} [options.translucent] whether the video shows through
    */
-  show(title, { text = "", progress, button = "", onClick, soft = false } = {}) {
-    this.element.hidden = false;
-    this.element.classList.toggle("soft", soft);
-    this.title.textContent = title;
-    this.text.textContent = text;
-    this.progress.hidden = progress === undefined;
-    if (typeof progress === "number") this.progress.value = progress;
-    else this.progress.removeAttribute("value");
-    this.button.hidden = !button;
-    this.button.textContent = button;
-    this.button.onclick = onClick;
+  show(title, { text = "", progress, button = "", onClick, translucent = false } = {}) {
+    this.#element.hidden = false;
+    this.#element.classList.toggle("translucent", translucent);
+    this.#title.textContent = title;
+    this.#text.textContent = text;
+    this.#progress.hidden = progress === undefined;
+    if (typeof progress === "number") this.#progress.value = progress;
+    else this.#progress.removeAttribute("value");
+    this.#button.hidden = !button;
+    this.#button.textContent = button;
+    this.#button.onclick = onClick ?? null;
   }
 
-  /** Lets the picture be seen. */
+  /** Shows the video. */
   hide() {
-    this.element.hidden = true;
+    this.#element.hidden = true;
   }
 }

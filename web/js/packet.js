@@ -1,21 +1,39 @@
-/** The messages of the video WebSocket: docs/protocol.md, "Video by WebSocket". */
+/** Messages of the video WebSocket (docs/protocol.md, "Video WebSocket"). */
 
 const VERSION = 1;
 const HEADER_BYTES = 36;
-const KEYFRAME = 1;
-const SPS = 7;
+const KEYFRAME_FLAG = 1;
+const NAL_TYPE_MASK = 31;
+const NAL_TYPE_SPS = 7;
 
 /**
+ * @typedef {object} VideoPacket
+ * @property {number} number of the message, counted from 0 in each connection
+ * @property {boolean} keyframe
+ * @property {number} timestamp microseconds
+ * @property {number} epoch
+ * @property {number} seq
+ * @property {number} index
+ * @property {number | null} actionSeq
+ * @property {Uint8Array<ArrayBuffer>} data H.264 in Annex B format
+ * @property {number} [received] milliseconds of `performance.now()`, set by the viewer
+ */
+
+/**
+ * Parses a message of the server.
+ *
  * @param {ArrayBuffer} message
- * @returns {{number: number, keyframe: boolean, timestamp: number, epoch: number, seq: number, index: number,
- *   actionSeq: number | null, data: Uint8Array}} `timestamp` in microseconds, `data` is H.264 in Annex B
+ * @returns {VideoPacket}
+ * @throws {Error} if the message is too short or of another version
  */
 export function parsePacket(message) {
   const view = new DataView(message);
-  if (message.byteLength < HEADER_BYTES || view.getUint8(0) !== VERSION) throw new Error("The server's video is of another version");
+  if (message.byteLength < HEADER_BYTES || view.getUint8(0) !== VERSION) {
+    throw new Error("The server sends video in an unsupported format");
+  }
   const action = Number(view.getBigInt64(24));
   return {
-    keyframe: Boolean(view.getUint8(1) & KEYFRAME),
+    keyframe: Boolean(view.getUint8(1) & KEYFRAME_FLAG),
     index: view.getUint16(2),
     number: view.getUint32(4),
     timestamp: Number(view.getBigUint64(8)),
@@ -27,16 +45,16 @@ export function parsePacket(message) {
 }
 
 /**
- * The codec string (RFC 6381) of a keyframe: profile, constraints and level are the first three bytes of its sequence
- * parameter set.
+ * Returns the codec string (RFC 6381) of a keyframe: profile, constraints and level are the first three bytes of its
+ * sequence parameter set (SPS).
  *
- * @param {Uint8Array} data H.264 in Annex B
- * @returns {string | null} such as "avc1.42C01E"; null without a parameter set
+ * @param {Uint8Array} data H.264 in Annex B format
+ * @returns {string | null} such as "avc1.42C01E"; null without an SPS
  */
 export function codecOf(data) {
   for (let at = 0; at + 6 < data.length; at += 1) {
-    const isStart = data[at] === 0 && data[at + 1] === 0 && data[at + 2] === 1;
-    if (!isStart || (data[at + 3] & 31) !== SPS) continue;
+    const isStartCode = data[at] === 0 && data[at + 1] === 0 && data[at + 2] === 1;
+    if (!isStartCode || (data[at + 3] & NAL_TYPE_MASK) !== NAL_TYPE_SPS) continue;
     const digits = [...data.subarray(at + 4, at + 7)].map((byte) => byte.toString(16).padStart(2, "0"));
     return `avc1.${digits.join("").toUpperCase()}`;
   }

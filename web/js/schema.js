@@ -1,66 +1,121 @@
 /**
- * What kind of control a property of a JSON Schema asks for.
+ * The part of JSON Schema (2020-12) that the form reads, as pydantic writes it.
  *
- * @typedef {object} Field
+ * @typedef {object} Schema
+ * @property {string} [type]
+ * @property {Record<string, Schema>} [properties]
+ * @property {Record<string, Schema>} [$defs]
+ * @property {string} [$ref]
+ * @property {Schema[]} [anyOf]
+ * @property {Schema[]} [oneOf]
+ * @property {Schema[]} [allOf]
+ * @property {unknown[]} [enum]
+ * @property {unknown} [default]
+ * @property {string} [title]
+ * @property {string} [description]
+ * @property {string} [format]
+ * @property {string} [contentMediaType]
+ * @property {number} [minimum]
+ * @property {number} [maximum]
+ * @property {number} [exclusiveMinimum]
+ * @property {number} [exclusiveMaximum]
+ * @property {number} [multipleOf]
+ * @property {number} [maxLength]
+ *
+ * @typedef {"text" | "prompt" | "number" | "boolean" | "choice" | "image"} FieldKind
+ *
+ * @typedef {object} Field one control of the form
  * @property {string} name
- * @property {"text" | "prompt" | "number" | "boolean" | "choice" | "image"} kind
+ * @property {FieldKind} kind
  * @property {string} title
  * @property {string} description
  * @property {unknown} initial the default, or null
  * @property {boolean} required
- * @property {unknown[]} choices for "choice"
- * @property {boolean} integer for "number"
- * @property {number | undefined} min for "number"
- * @property {number | undefined} max for "number"
- * @property {number | "any"} step for "number"
- * @property {number | undefined} maxLength for texts
+ * @property {unknown[]} choices of a "choice"
+ * @property {boolean} integer whether a "number" is an integer
+ * @property {number | undefined} min of a "number"
+ * @property {number | undefined} max of a "number"
+ * @property {number | "any"} step of a "number"
+ * @property {number | undefined} maxLength of a text
  */
 
 /**
- * Reads the properties of an object schema (JSON Schema 2020-12, as pydantic writes it) in their order.
+ * Reads the properties of an object schema, in their order.
  *
- * @param {object} schema
- * @param {string[]} required names that a context must have
- * @param {Record<string, unknown>} defaults values where the schema names none
+ * @param {Schema | null} schema
+ * @param {string[]} required names of required fields
+ * @param {Record<string, unknown>} defaults values for properties without a default
  * @returns {Field[]}
  */
 export function readFields(schema, required = [], defaults = {}) {
-  return Object.entries(schema?.properties ?? {}).map(([name, property]) => {
-    const whole = flatten(property, schema);
+  if (!schema) return [];
+  return Object.entries(schema.properties ?? {}).map(([name, property]) => {
+    const flat = flatten(property, schema);
     return {
       name,
-      kind: kindOf(name, whole),
-      title: whole.title ?? titleOf(name),
-      description: whole.description ?? "",
-      initial: whole.default ?? defaults[name] ?? null,
+      kind: kindOf(name, flat),
+      title: flat.title ?? titleOf(name),
+      description: flat.description ?? "",
+      initial: flat.default ?? defaults[name] ?? null,
       required: required.includes(name),
-      choices: whole.enum ?? [],
-      maxLength: whole.maxLength,
-      ...rangeOf(whole),
+      choices: flat.enum ?? [],
+      maxLength: flat.maxLength,
+      ...rangeOf(flat),
     };
   });
 }
 
-/** Follows references, and takes the one alternative that is not null; words of the property win over those it refers to. */
+/**
+ * Returns a readable title for a name in snake case.
+ *
+ * @param {string} name
+ * @returns {string} such as "Queue depth" for "queue_depth"
+ */
+export function titleOf(name) {
+  const words = name.replaceAll("_", " ");
+  return words.charAt(0).toUpperCase() + words.slice(1);
+}
+
+/**
+ * Resolves references, and chooses the first alternative that is not null. Members of the property take precedence over
+ * those of the schema that it refers to.
+ *
+ * @param {Schema} property
+ * @param {Schema} root
+ * @returns {Schema}
+ */
 function flatten(property, root) {
   const alternatives = property.anyOf ?? property.oneOf ?? property.allOf ?? [];
   const chosen = alternatives.find((alternative) => alternative.type !== "null");
-  const target = property.$ref ? refer(property.$ref, root) : chosen;
+  const target = property.$ref ? resolveReference(property.$ref, root) : chosen;
   return target ? { ...flatten(target, root), ...property } : property;
 }
 
-function refer(path, root) {
-  return path.split("/").slice(1).reduce((node, step) => node[step], root);
+/**
+ * @param {string} path such as "#/$defs/Theme"
+ * @param {Schema} root
+ * @returns {Schema}
+ */
+function resolveReference(path, root) {
+  const keys = path.split("/").slice(1);
+  return keys.reduce((/** @type {any} */ node, key) => node[key], root);
 }
 
+/**
+ * @param {string} name
+ * @param {Schema} schema
+ * @returns {FieldKind}
+ */
 function kindOf(name, schema) {
   if (schema.enum) return "choice";
   if (schema.type === "boolean") return "boolean";
   if (schema.type === "number" || schema.type === "integer") return "number";
-  if (schema.contentMediaType?.startsWith("image/") || ["image", "data-url"].includes(schema.format)) return "image";
+  const isImage = schema.format === "image" || schema.format === "data-url";
+  if (isImage || schema.contentMediaType?.startsWith("image/")) return "image";
   return name === "prompt" || schema.format === "textarea" ? "prompt" : "text";
 }
 
+/** @param {Schema} schema */
 function rangeOf(schema) {
   const integer = schema.type === "integer";
   const margin = integer ? 1 : 0;
@@ -69,13 +124,14 @@ function rangeOf(schema) {
   return { integer, min, max, step: schema.multipleOf ?? (integer ? 1 : stepOf(min, max)) };
 }
 
-/** The power of ten that divides the range into at least a hundred steps. */
+/**
+ * Returns the largest power of ten that divides the range into at least 100 steps.
+ *
+ * @param {number | undefined} min
+ * @param {number | undefined} max
+ * @returns {number | "any"}
+ */
 function stepOf(min, max) {
   if (min === undefined || max === undefined || max <= min) return "any";
   return 10 ** Math.floor(Math.log10((max - min) / 100));
-}
-
-function titleOf(name) {
-  const words = name.replaceAll("_", " ");
-  return words.charAt(0).toUpperCase() + words.slice(1);
 }

@@ -1,75 +1,81 @@
-/** Version of the wire protocol. */
-const VERSION = 1;
+import { PROTOCOL_VERSION } from "./protocol.js";
+
+/** @import { Presented } from "./protocol.js" */
+
 const HEARTBEAT_MS = 500;
 const PING_MS = 1000;
 
-/**
- * Turns the input into messages: at once on a change, once per animation frame for movement, and as a heartbeat.
- *
- * `onPress(seq, time)` tells which message carried a key press, `onPong(sent, serverNs, received)` when a ping
- * was sent and answered, and what the server's clock was.
- */
-export class Sender {
+/** Sends the input: at once for an urgent change, once per animation frame for movement, and as a heartbeat. */
+export class ControlSender {
   #input;
   #channel;
   #seq = 0;
-  #frame = 0;
+  /** @type {number | null} */
+  #frame = null;
   #lastSent = 0;
+
+  /** @type {(seq: number, time: number) => void} Called with the number of each message that carries a key press. */
+  onPress = () => {};
+  /** @type {(sent: number, serverNs: number, received: number) => void} Called for each pong. */
+  onPong = () => {};
 
   /**
    * @param {import("./input.js").Input} input
-   * @param {import("./channel.js").ControlChannel} channel
+   * @param {Pick<import("./channel.js").ControlChannel, "on" | "send">} channel
    */
   constructor(input, channel) {
     this.#input = input;
     this.#channel = channel;
-    this.onPress = (_seq, _time) => {};
-    this.onPong = (_sent, _serverNs, _received) => {};
   }
 
-  /** Begins to repeat the state and to measure the round trip. */
+  /** Starts heartbeats and pings. */
   start() {
-    this.#channel.addEventListener("open", () => {
-      this.#input.repeatFields();
+    this.#channel.on("open", () => {
+      this.#input.resendFields();
       this.flush();
       this.#ping();
     });
-    this.#channel.addEventListener("message", ({ detail }) => {
-      if (detail.type === "pong") this.onPong(detail.t, detail.server_ns, performance.now());
+    this.#channel.on("message", (message) => {
+      if (message.type === "pong") this.onPong(message.t, message.server_ns, performance.now());
     });
     setInterval(() => this.#heartbeat(), HEARTBEAT_MS);
     setInterval(() => this.#ping(), PING_MS);
   }
 
-  /** The input has changed; without `urgent` it waits for the next animation frame. */
-  changed(urgent) {
+  /**
+   * Call after a change of the input.
+   *
+   * @param {boolean} urgent whether to send it at once instead of at the next animation frame
+   */
+  onInputChange(urgent) {
     if (urgent) this.flush();
-    else this.#frame ||= requestAnimationFrame(() => this.flush());
+    else this.#frame ??= requestAnimationFrame(() => this.flush());
   }
 
   /** Sends the state and the edges now. */
   flush() {
-    cancelAnimationFrame(this.#frame);
-    this.#frame = 0;
+    if (this.#frame !== null) cancelAnimationFrame(this.#frame);
+    this.#frame = null;
     const body = this.#input.snapshot();
     const seq = this.#send("controls", { t: performance.now(), ...body });
-    this.#input.sent(seq !== null);
+    this.#input.onSent(seq !== null);
     if (seq === null) return;
     this.#lastSent = performance.now();
-    const presses = body.edges.filter((edge) => edge.kind === "key_down");
-    presses.forEach((edge) => this.onPress(seq, edge.t));
+    for (const edge of body.edges) {
+      if (edge.kind === "key_down") this.onPress(seq, edge.t);
+    }
   }
 
-  /** The person looks elsewhere: everything is let go, here and on the server. */
+  /** Releases everything here and on the server, because the page has lost the focus. */
   blur() {
     this.flush();
     this.#input.releaseAll();
     this.#send("blur", {});
   }
 
-  /** Frames were shown. @returns {boolean} whether that could be sent */
-  presented(body) {
-    return this.#send("presented", body) !== null;
+  /** @param {Presented} body */
+  sendPresented(body) {
+    this.#send("presented", body);
   }
 
   #heartbeat() {
@@ -80,11 +86,14 @@ export class Sender {
     this.#send("ping", { t: performance.now() });
   }
 
+  /**
+   * @param {string} type
+   * @param {object} body
+   * @returns {number | null} the number of the message; null if no connection is open
+   */
   #send(type, body) {
-    if (!this.#channel.isOpen) return null;
     const seq = this.#seq;
-    const message = { v: VERSION, type, seq, ...body };
-    if (!this.#channel.send(message)) return null;
+    if (!this.#channel.send({ v: PROTOCOL_VERSION, type, seq, ...body })) return null;
     this.#seq += 1;
     return seq;
   }

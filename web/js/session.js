@@ -1,69 +1,93 @@
-import { Problem, Unreachable, takePlace } from "./api.js";
+import { createSession, messageOf, Problem, Unreachable } from "./api.js";
+import { Emitter } from "./emitter.js";
 import { Backoff, sleep, visible } from "./timing.js";
-import { LABELS, TRANSPORTS, obstacleTo } from "./transports.js";
+import { TRANSPORT_LABELS, TRANSPORTS, unsupportedReason } from "./transports.js";
 
-/** @typedef {import("./transports.js").Transport} Transport */
+/** @import { Demo, SessionGrant } from "./api.js" */
+/** @import { Viewer } from "./display.js" */
+/** @import { ServerMessage, SessionEvent } from "./protocol.js" */
+/** @import { Transport } from "./transports.js" */
 
 /**
- * One person's stay in the demo: takes a place, shows the picture, falls back to the next way, comes back after a loss.
+ * @typedef {"connecting" | "waiting" | "live" | "reconnecting" | "ended"} State `waiting`: all sessions are in use
  *
- * Events, with their `detail`:
- * - `state`: `{state, text, seconds}`; state is one of `connecting`, `waiting` (all places taken, next try in `seconds`),
- *   `live`, `reconnecting`, `ended`
- * - `fallback`: a sentence that says which way is used instead of a better one, and why; `null` when WebRTC is tried again
- * - `place`: a place was taken with the context
- * - `refused`: the {@link Problem} (422) that names the fields to correct; the session is over
- * - `server`: an event message of the server
+ * @typedef {object} SessionEvents
+ * @property {{ state: State, text: string, seconds: number }} state `seconds` until the next attempt, while waiting
+ * @property {string | null} fallback why another transport than the preferred one is used, null if it is not
+ * @property {SessionGrant} created
+ * @property {Problem} invalid names the fields to correct (422); the session has ended
+ * @property {SessionEvent} event of the server
  */
-export class Session extends EventTarget {
+
+/**
+ * The user's session: creates it on the server, shows its video, falls back to the next transport, and reconnects.
+ *
+ * @extends {Emitter<SessionEvents>}
+ */
+export class Session extends Emitter {
   #demo;
   #channel;
-  #makeViewer;
+  #createViewer;
+  #context;
   #forced;
-  #transport;
-  #reasons = [];
-  #place = null;
+  /** @type {Transport | null} */
+  #transport = null;
+  /** @type {string[]} */
+  #fallbackReasons = [];
+  /** @type {SessionGrant | null} */
+  #grant = null;
+  /** @type {Viewer | null} */
   #viewer = null;
+  /** @type {AbortController | null} */
   #run = null;
   #backoff = new Backoff();
-  #context;
+  #epoch = 0;
+  /** The epoch whose rollout has ended. */
+  #finishedEpoch = -1;
+
+  /** Whether the session is not paused. */
+  active = true;
 
   /**
-   * @param {object} demo the answer of `GET /api/demo`
+   * @param {Demo} demo
    * @param {import("./channel.js").ControlChannel} channel
-   * @param {(transport: Transport) => ReturnType<import("./picture.js").Picture["viewer"]>} makeViewer
-   * @param {() => Record<string, unknown>} context what a new place is asked for with
-   * @param {Transport | null} forced the transport that the address asks for
+   * @param {(transport: Transport) => Viewer} createViewer
+   * @param {() => Record<string, unknown>} context values of the fields for a new session
+   * @param {Transport | null} forced the only transport to use, if any
    */
-  constructor(demo, channel, makeViewer, context, forced) {
+  constructor(demo, channel, createViewer, context, forced) {
     super();
     this.#demo = demo;
     this.#channel = channel;
-    this.#makeViewer = makeViewer;
+    this.#createViewer = createViewer;
     this.#context = context;
     this.#forced = forced;
-    this.active = true;
-    channel.addEventListener("message", ({ detail }) => this.#hear(detail));
+    channel.on("message", (message) => this.#onMessage(message));
   }
 
-  /** @returns {Transport | undefined} how the picture comes, or is to come */
+  /** The transport in use. */
   get transport() {
     return this.#transport;
   }
 
-  /** What shows the picture now, or null. */
+  /** The viewer that shows the video, or null. */
   get viewer() {
     return this.#viewer;
   }
 
-  /** The place in the demo, or null. */
-  get place() {
-    return this.#place;
+  /** The session on the server, or null. */
+  get grant() {
+    return this.#grant;
   }
 
-  /** Whether a place in the demo is held. */
-  get hasPlace() {
-    return this.#place !== null;
+  /** Whether the rollout has ended: there are no more frames until a reset. */
+  get isFinished() {
+    return this.#finishedEpoch >= this.#epoch;
+  }
+
+  /** Whether the session produces frames. */
+  get isRunning() {
+    return this.active && !this.isFinished;
   }
 
   /** Starts, or starts again after the end. */
@@ -73,148 +97,188 @@ export class Session extends EventTarget {
     const { signal } = this.#run;
     this.#backoff.reset();
     this.#chooseTransport();
-    this.#stay(signal).catch((error) => {
+    this.#keepConnected(signal).catch((error) => {
       if (!signal.aborted) this.#fail(error);
     });
   }
 
-  /** Leaves: the place goes back to the server. */
+  /** Ends the session. */
   close() {
     this.#run?.abort();
-    this.#leave()?.release().catch(() => {});
+    this.#release();
   }
 
-  /** Gives WebRTC another chance after a fallback. */
+  /** Tries WebRTC again after a fallback. */
   retryWebrtc() {
-    this.#reasons = [];
+    this.#fallbackReasons = [];
     this.#use("webrtc");
     this.#viewer?.stop();
   }
 
-  /** Pauses the session, or lets it run on. */
+  /**
+   * Pauses or resumes the session.
+   *
+   * @param {boolean} active
+   */
   async setActive(active) {
-    await this.#place.setActive(active);
+    await this.#grant?.setActive(active);
     this.active = active;
   }
 
-  /** Starts anew in the same place. @param {Record<string, unknown>} context empty: the same as the last one */
+  /**
+   * Restarts the session.
+   *
+   * @param {Record<string, unknown>} context values of the fields; empty to keep the current ones
+   */
   async reset(context) {
-    await this.#place.reset(context);
-  }
-
-  /** @returns {Promise<Blob>} where the time of the last frames went */
-  async trace() {
-    return this.#place.trace();
+    const epoch = await this.#grant?.reset(context);
+    if (epoch !== undefined) this.#epoch = Math.max(this.#epoch, epoch);
   }
 
   #chooseTransport() {
-    this.#reasons = [];
-    const obstacle = this.#forced && obstacleTo(this.#forced);
-    if (this.#forced && !obstacle) {
-      this.#use(this.#forced);
-      return;
-    }
+    const reason = this.#forced && unsupportedReason(this.#forced);
+    this.#fallbackReasons = reason ? [reason] : [];
     this.#transport = this.#forced;
-    if (obstacle) this.#reasons.push(obstacle);
-    this.#useNext();
+    if (this.#forced && !reason) this.#use(this.#forced);
+    else this.#useNext();
   }
 
-  /** The ways that the server offers after the present one, best first. */
-  get #ways() {
-    return TRANSPORTS.slice(TRANSPORTS.indexOf(this.#transport) + 1).filter((way) => this.#demo.transports.includes(way));
+  /** The offered transports that come after the current one, in order of preference. */
+  get #remaining() {
+    const following = this.#transport ? TRANSPORTS.slice(TRANSPORTS.indexOf(this.#transport) + 1) : TRANSPORTS;
+    return following.filter((transport) => this.#demo.transports.includes(transport));
   }
 
-  /** Takes the best of the ways that are left and that this browser knows; remembers why it passes over others. */
+  /** Uses the next transport that this browser supports. */
   #useNext() {
-    for (const way of this.#ways) {
-      const obstacle = obstacleTo(way);
-      if (!obstacle) {
-        this.#use(way);
+    for (const transport of this.#remaining) {
+      const reason = unsupportedReason(transport);
+      if (!reason) {
+        this.#use(transport);
         return;
       }
-      this.#reasons.push(obstacle);
+      this.#fallbackReasons.push(reason);
     }
     this.#use("mjpeg");
   }
 
+  /** @param {Transport} transport */
   #use(transport) {
     this.#transport = transport;
-    const why = this.#reasons.join(". ");
-    this.#tell("fallback", why ? `${why}: showing ${LABELS[transport]}` : null);
+    const reasons = this.#fallbackReasons.join(". ");
+    this.emit("fallback", reasons ? `${reasons}. Using ${TRANSPORT_LABELS[transport]} instead.` : null);
   }
 
-  async #stay(signal) {
+  /** @param {AbortSignal} signal */
+  async #keepConnected(signal) {
     while (!signal.aborted) {
       try {
-        await this.#takePlace(signal);
-        const why = await this.#watch(signal);
+        const grant = await this.#ensureGrant(signal);
+        const reason = await this.#watch(grant, signal);
         signal.throwIfAborted();
-        this.#state("reconnecting", why ? `Connecting again: ${why}` : "Connecting again");
+        this.#setState("reconnecting", reason ? `Reconnecting: ${reason}` : "Reconnecting");
       } catch (error) {
         if (signal.aborted) throw error;
         if (this.#canFallBack(error)) {
-          this.#reasons.push(reasonOf(error, this.#transport));
+          this.#fallbackReasons.push(fallbackReason(error, this.#transport));
           this.#useNext();
           continue;
         }
-        this.#expect(error);
+        this.#recover(error);
       }
       await sleep(this.#backoff.next(), signal);
     }
   }
 
-  /** Lets pass what another attempt may mend; throws everything else. */
-  #expect(error) {
-    if (error instanceof Problem && error.isGone && this.#place) {
-      this.#leave();
-      this.#backoff.reset(); // the server answers: what grew was for its absence
-      this.#state("reconnecting", "The session has ended: taking a new place");
+  /**
+   * Handles an error that another attempt may resolve; throws every other one.
+   *
+   * @param {unknown} error
+   */
+  #recover(error) {
+    if (error instanceof Problem && error.isGone && this.#grant) {
+      this.#drop();
+      this.#backoff.reset(); // the server responds, so the delays start over
+      this.#setState("reconnecting", "The session has ended. Starting a new one");
       return;
     }
     if (error instanceof Problem && error.status < 500) throw error;
-    this.#state("reconnecting", `${error.message}: trying again`);
+    this.#setState("reconnecting", `${messageOf(error).replace(/\.$/, "")}. Retrying`);
   }
 
-  async #takePlace(signal) {
-    if (this.#place) {
-      await this.#place.check();
-      return;
+  /**
+   * Returns the session, or creates one.
+   *
+   * @param {AbortSignal} signal
+   * @returns {Promise<SessionGrant>}
+   */
+  async #ensureGrant(signal) {
+    if (this.#grant) {
+      await this.#grant.describe();
+      return this.#grant;
     }
     await visible();
-    while (!this.#place) {
-      this.#state("connecting", "Taking a place");
+    const grant = await this.#createGrant(signal);
+    this.#grant = grant;
+    this.active = true;
+    this.#epoch = 0;
+    this.#finishedEpoch = -1;
+    this.#channel.open(grant.controls);
+    this.emit("created", grant);
+    return grant;
+  }
+
+  /**
+   * Creates a session, as soon as one is free.
+   *
+   * @param {AbortSignal} signal
+   * @returns {Promise<SessionGrant>}
+   */
+  async #createGrant(signal) {
+    for (;;) {
+      this.#setState("connecting", "Starting a session");
       try {
-        this.#place = await takePlace(this.#context(), signal);
+        return await createSession(this.#context(), signal);
       } catch (error) {
         if (!(error instanceof Problem) || error.status !== 503) throw error;
         await this.#wait(error, signal);
       }
     }
-    this.active = true;
-    this.#channel.open(this.#place.controls);
-    this.#tell("place", null);
   }
 
+  /**
+   * @param {Problem} problem
+   * @param {AbortSignal} signal
+   */
   async #wait(problem, signal) {
     for (let seconds = Math.max(1, problem.retryAfter); seconds > 0; seconds -= 1) {
-      this.dispatchEvent(new CustomEvent("state", { detail: { state: "waiting", text: problem.message, seconds } }));
+      this.emit("state", { state: "waiting", text: problem.message, seconds });
       await sleep(1000, signal);
     }
   }
 
-  async #watch(signal) {
-    this.#state("connecting", "Connecting");
-    const viewer = this.#makeViewer(this.#transport);
+  /**
+   * Shows the video until the connection ends.
+   *
+   * @param {SessionGrant} grant
+   * @param {AbortSignal} signal
+   * @returns {Promise<string>} why it ended
+   */
+  async #watch(grant, signal) {
+    signal.throwIfAborted();
+    if (!this.#transport) throw new Error("No transport was chosen");
+    this.#setState("connecting", "Connecting");
+    const viewer = this.#createViewer(this.#transport);
     this.#viewer = viewer;
     const { ice_servers: iceServers, ice_transport_policy: iceTransportPolicy } = this.#demo;
     const stop = () => viewer.stop();
     signal.addEventListener("abort", stop, { once: true });
     try {
-      const expectPicture = this.active;
-      const options = { iceServers, iceTransportPolicy, channel: this.#channel, expectPicture, signal };
-      await viewer.start(this.#place, options);
-      this.#backoff.reset();
-      this.#state("live", "Live");
+      const options = { iceServers, iceTransportPolicy, channel: this.#channel, expectFrame: this.isRunning };
+      if (await viewer.start(grant, options)) {
+        this.#backoff.reset();
+        this.#setState("live", "Live");
+      }
       return await viewer.ended;
     } finally {
       signal.removeEventListener("abort", stop);
@@ -223,46 +287,64 @@ export class Session extends EventTarget {
     }
   }
 
+  /** @param {unknown} error */
   #canFallBack(error) {
-    if (this.#forced || !this.#place) return false;
+    if (this.#forced || !this.#grant) return false;
     if (error instanceof Unreachable || (error instanceof Problem && error.isGone)) return false;
-    return this.#ways.some((way) => !obstacleTo(way));
+    return this.#remaining.some((transport) => !unsupportedReason(transport));
   }
 
-  #hear(message) {
+  /** @param {ServerMessage} message */
+  #onMessage(message) {
     if (message.type !== "event") return;
-    if (message.event === "active_changed") this.active = message.active;
+    this.#epoch = Math.max(this.#epoch, message.epoch);
+    if (message.event === "active_changed") this.active = Boolean(message.active);
+    if (message.event === "finished") this.#finishedEpoch = Math.max(this.#finishedEpoch, message.epoch);
     if (message.event === "detached") this.#viewer?.stop();
     if (message.event === "failed" && message.fatal) {
-      this.#run.abort();
+      this.#run?.abort();
       this.#fail(new Error(message.error));
     }
-    this.#tell("server", message);
+    this.emit("event", message);
   }
 
-  #leave() {
-    const place = this.#place;
-    this.#place = null;
+  /** Forgets the session on the server. */
+  #drop() {
+    const grant = this.#grant;
+    this.#grant = null;
     this.#channel.close();
-    return place;
+    return grant;
   }
 
+  /** Ends the session on the server. A failure is ignored, because the server ends an idle session itself. */
+  #release() {
+    this.#drop()
+      ?.release()
+      .catch(() => {});
+  }
+
+  /** @param {unknown} error */
   #fail(error) {
-    this.#leave()?.release().catch(() => {});
-    if (error instanceof Problem && error.status === 422) this.#tell("refused", error);
-    else this.#state("ended", error.message);
+    this.#release();
+    if (error instanceof Problem && error.status === 422) this.emit("invalid", error);
+    else this.#setState("ended", messageOf(error));
   }
 
-  #state(state, text) {
-    this.dispatchEvent(new CustomEvent("state", { detail: { state, text, seconds: 0 } }));
-  }
-
-  #tell(type, detail) {
-    this.dispatchEvent(new CustomEvent(type, { detail }));
+  /**
+   * @param {State} state
+   * @param {string} text
+   */
+  #setState(state, text) {
+    this.emit("state", { state, text, seconds: 0 });
   }
 }
 
-function reasonOf(error, transport) {
-  if (!(error instanceof Problem)) return error.message;
-  return `${LABELS[transport]} could not connect (${error.message.replace(/\.$/, "")})`;
+/**
+ * @param {unknown} error
+ * @param {Transport | null} transport
+ */
+function fallbackReason(error, transport) {
+  const message = messageOf(error).replace(/\.$/, "");
+  if (!(error instanceof Problem) || !transport) return message;
+  return `${TRANSPORT_LABELS[transport]} could not connect (${message})`;
 }

@@ -1,66 +1,87 @@
-/** Below this deflection a stick rests, so that a still thumb does not drift. */
-const DEAD_ZONE = 0.08;
+import { create } from "./dom.js";
 
-/** A stick for one thumb on a touch screen. */
+/** Deflections below this count as the center, so that a thumb at rest does not drift. */
+const DEAD_ZONE = 0.08;
+/** How far the knob moves at full deflection, in percent of its own size. */
+const KNOB_TRAVEL = 60;
+
+/**
+ * Returns the deflection of a stick, limited to the unit circle.
+ *
+ * @param {number} dx distance from the center to the right, in radii
+ * @param {number} dy distance from the center downwards, in radii
+ * @returns {[number, number]} each -1 to 1
+ */
+export function deflection(dx, dy) {
+  const length = Math.hypot(dx, dy);
+  if (length < DEAD_ZONE) return [0, 0];
+  const scale = 1 / Math.max(1, length);
+  return [dx * scale, dy * scale];
+}
+
+/** An on-screen stick for touch screens. */
 export class Stick {
   #input;
   #name;
-  #knob = document.createElement("span");
+  #knob;
+  /** @type {number | null} */
   #pointer = null;
 
   /**
-   * @param {string} name as the demo calls it: "move", "look"
+   * @param {string} name as declared by the demo, such as "move" or "look"
    * @param {import("./input.js").Input} input
    */
   constructor(name, input) {
     this.#name = name;
     this.#input = input;
-    this.element = document.createElement("div");
-    this.element.className = "stick";
+    this.#knob = create("span", { className: "knob", textContent: name });
+    this.element = create("div", { className: "stick" }, this.#knob);
     this.element.dataset.stick = name;
     this.element.setAttribute("role", "img");
     this.element.setAttribute("aria-label", `Touch stick: ${name}`);
-    this.#knob.className = "knob";
-    this.#knob.textContent = name;
-    this.element.append(this.#knob);
     this.#listen();
-    input.sticks[name] = [0, 0];
+    input.addStick(name);
   }
 
   #listen() {
-    this.element.addEventListener("pointerdown", (event) => {
-      if (this.#pointer !== null) return;
-      this.#pointer = event.pointerId;
-      this.element.setPointerCapture(event.pointerId);
-      this.element.classList.add("held");
-      this.#follow(event);
-    });
+    this.element.addEventListener("pointerdown", (event) => this.#press(event));
     this.element.addEventListener("pointermove", (event) => this.#follow(event));
-    for (const end of ["pointerup", "pointercancel", "lostpointercapture"]) {
-      this.element.addEventListener(end, (event) => this.#letGo(event));
+    for (const type of /** @type {const} */ (["pointerup", "pointercancel", "lostpointercapture"])) {
+      this.element.addEventListener(type, (event) => this.#release(event));
     }
   }
 
+  /** @param {PointerEvent} event */
+  #press(event) {
+    if (this.#pointer !== null) return;
+    this.#pointer = event.pointerId;
+    this.element.setPointerCapture(event.pointerId);
+    this.element.classList.add("held");
+    this.#follow(event);
+  }
+
+  /** @param {PointerEvent} event */
   #follow(event) {
     if (event.pointerId !== this.#pointer) return;
     const box = this.element.getBoundingClientRect();
     const radius = box.width / 2;
-    const dx = (event.clientX - box.left - radius) / radius;
-    const dy = (event.clientY - box.top - radius) / radius;
-    const length = Math.hypot(dx, dy);
-    const scale = length < DEAD_ZONE ? 0 : 1 / Math.max(1, length);
-    this.#set(dx * scale, dy * scale);
+    this.#set(...deflection((event.clientX - box.left) / radius - 1, (event.clientY - box.top) / radius - 1));
   }
 
-  #letGo(event) {
+  /** @param {PointerEvent} event */
+  #release(event) {
     if (event.pointerId !== this.#pointer) return;
     this.#pointer = null;
     this.element.classList.remove("held");
     this.#set(0, 0);
   }
 
+  /**
+   * @param {number} x
+   * @param {number} y
+   */
   #set(x, y) {
-    this.#knob.style.translate = `${x * 60}% ${y * 60}%`;
-    this.#input.stick(this.#name, x, y);
+    this.#knob.style.translate = `${x * KNOB_TRAVEL}% ${y * KNOB_TRAVEL}%`;
+    this.#input.setStick(this.#name, x, y);
   }
 }

@@ -1,32 +1,32 @@
-const LIFE_MS = 6000;
+import { create } from "./dom.js";
 
-/** Short messages that go away by themselves; one that is shown already is not shown twice. */
+const LIFETIME_MS = 6000;
+
+/** Short messages that disappear after a few seconds. A message that is visible already is not repeated. */
 export class Toasts {
   #element;
+  /** @type {Set<string>} */
+  #visible = new Set();
 
-  /** @param {HTMLElement} element a live region */
+  /** @param {HTMLElement} element live region */
   constructor(element) {
     this.#element = element;
   }
 
-  /** @param {string} text a sentence for the person */
+  /** @param {string} text */
   show(text) {
-    const shown = [...this.#element.children].some((toast) => toast.firstChild.textContent === text);
-    if (!shown) this.#add(text);
-  }
-
-  #add(text) {
-    const toast = document.createElement("div");
-    toast.className = "toast";
-    const sentence = document.createElement("span");
-    sentence.textContent = text;
-    const close = document.createElement("button");
-    close.type = "button";
-    close.textContent = "×";
+    if (this.#visible.has(text)) return;
+    this.#visible.add(text);
+    const close = create("button", { type: "button", textContent: "×" });
     close.setAttribute("aria-label", "Dismiss");
-    close.addEventListener("click", () => toast.remove());
-    toast.append(sentence, close);
+    const toast = create("div", { className: "toast" }, create("span", { textContent: text }), close);
+    const remove = () => {
+      clearTimeout(timer);
+      toast.remove();
+      this.#visible.delete(text);
+    };
+    const timer = setTimeout(remove, LIFETIME_MS);
+    close.addEventListener("click", remove);
     this.#element.append(toast);
-    setTimeout(() => toast.remove(), LIFE_MS);
   }
 }

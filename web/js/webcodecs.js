@@ -1,142 +1,148 @@
 import { PacketDecoder } from "./decoder.js";
 import { parsePacket } from "./packet.js";
+import { PROTOCOL_VERSION } from "./protocol.js";
+import { Deadline, Deferred } from "./timing.js";
 
-/** The WebSocket must be open after this time. */
-const CONNECT_MS = 4000;
-/** How long an open one may take to its first picture: the model may still be warming up. */
-const PATIENCE_MS = 30_000;
-const BLOCKED = "WebCodecs could not connect (WebSocket blocked?)";
-const NO_PICTURE = "No picture came by WebCodecs";
+/** @import { ShownFrame } from "./display.js" */
+/** @import { VideoPacket } from "./packet.js" */
+
+const CONNECT_TIMEOUT_MS = 4000;
+/** Timeout of the first frame of an open connection: the model may still be warming up. */
+const FIRST_FRAME_TIMEOUT_MS = 30_000;
+const CONNECTION_FAILED = "WebCodecs could not connect (WebSocket blocked?)";
+const NO_FRAME = "No video received over WebCodecs";
 
 /**
- * Shows a session's H.264, which comes over a WebSocket and is decoded here, on a canvas.
+ * Receives the H.264 video of a session over a WebSocket, decodes it with WebCodecs and draws it on a canvas.
  *
- * `ended` resolves with the reason when the picture is lost after it was shown, with "" when it was stopped.
+ * Implements {@link import("./display.js").Viewer}.
  */
 export class WebcodecsViewer {
-  #socket = null;
-  #decoder;
+  #canvas;
+  #onFrame;
   #context;
+  #decoder;
+  /** @type {WebSocket | null} */
+  #socket = null;
   #bytes = 0;
-  #deadline = 0;
-  #newest = null;
-  #failed = null;
-  #end;
-  #shown;
+  /** @type {Omit<ShownFrame, "time"> | null} The frame that the next animation frame shows. */
+  #drawn = null;
+  /** @type {Deferred<boolean>} */
+  #started = new Deferred();
+  /** @type {Deferred<string>} */
+  #ended = new Deferred();
 
-  /** What this viewer goes by when it tells the server what it has shown. */
   id = `webcodecs-${crypto.randomUUID()}`;
+  ended = this.#ended.promise;
 
-  /** Why this browser cannot do it, or null. */
-  static get obstacle() {
-    return PacketDecoder.obstacle;
+  /** Why this browser cannot use it, or null. */
+  static get unsupportedReason() {
+    return PacketDecoder.unsupportedReason;
   }
 
   /**
-   * @param {HTMLCanvasElement} canvas gets a `resize` event when the picture has another size
-   * @param {(frame: {time: number, identity: object, received: number, decoded: number}) => void} onFrame called for each
-   *   frame shown
+   * @param {HTMLCanvasElement} canvas receives a `resize` event when the size of the video changes
+   * @param {import("./display.js").OnFrame} onFrame
    */
   constructor(canvas, onFrame) {
-    this.canvas = canvas;
-    this.onFrame = onFrame;
-    this.ended = new Promise((resolve) => (this.#end = resolve));
+    this.#canvas = canvas;
+    this.#onFrame = onFrame;
     this.#context = canvas.getContext("2d", { alpha: false });
     this.#decoder = new PacketDecoder({
-      onPicture: (picture, packet) => this.#show(picture, packet),
-      onLost: () => this.#say({ type: "keyframe" }),
-      onError: () => this.#fail(new Error("This browser cannot decode the video by WebCodecs")),
+      onFrame: (frame, packet) => this.#draw(frame, packet),
+      onKeyframeNeeded: () => this.#send({ type: "keyframe" }),
+      onError: () => this.#fail(new Error("This browser cannot decode the video with WebCodecs")),
     });
   }
 
   /**
-   * Resolves when the first picture is there; rejects with the reason if it does not come.
-   *
-   * @param {import("./api.js").Place} place
-   * @param {{expectPicture: boolean, signal: AbortSignal}} options without `expectPicture` the open connection is enough
+   * @param {import("./api.js").SessionGrant} grant
+   * @param {Pick<import("./display.js").ViewerOptions, "expectFrame">} options
    */
-  async start(place, { expectPicture, signal }) {
-    const address = place.video;
-    address.searchParams.set("viewer", this.id);
-    const socket = new WebSocket(address);
+  async start(grant, { expectFrame }) {
+    const url = grant.video;
+    url.searchParams.set("viewer", this.id);
+    const socket = new WebSocket(url);
     this.#socket = socket;
     socket.binaryType = "arraybuffer";
+    const deadline = new Deadline(this.#started.reject);
+    deadline.set(CONNECT_TIMEOUT_MS, CONNECTION_FAILED);
+    socket.addEventListener("open", () => {
+      if (expectFrame) deadline.set(FIRST_FRAME_TIMEOUT_MS, NO_FRAME);
+      else this.#started.resolve(true);
+    });
+    socket.addEventListener("message", ({ data }) => this.#onMessage(data));
+    socket.addEventListener("close", () => this.#fail(new Error(this.#bytes ? NO_FRAME : CONNECTION_FAILED)));
     try {
-      await new Promise((resolve, reject) => {
-        const within = (milliseconds, why) => {
-          clearTimeout(this.#deadline);
-          this.#deadline = setTimeout(() => reject(new Error(why)), milliseconds);
-        };
-        this.#shown = resolve;
-        this.#failed = reject;
-        signal.addEventListener("abort", () => reject(signal.reason), { once: true });
-        socket.addEventListener("open", () => (expectPicture ? within(PATIENCE_MS, NO_PICTURE) : resolve()));
-        socket.addEventListener("message", ({ data }) => this.#receive(data));
-        socket.addEventListener("close", () => this.#fail(new Error(this.#bytes ? NO_PICTURE : BLOCKED)));
-        within(CONNECT_MS, BLOCKED);
-      });
+      return await this.#started.promise;
     } catch (error) {
-      if (!signal.aborted) await place.check(); // which names a better reason, if the server or the session is gone
+      await grant.describe(); // throws a more specific error if the session or the server is gone
       throw error;
     } finally {
-      clearTimeout(this.#deadline);
+      deadline.clear();
     }
   }
 
-  /** Ends the connection; the last picture stays. */
   async stop() {
-    this.#end("");
+    this.#started.resolve(false);
+    this.#ended.resolve("");
     this.#socket?.close();
     this.#decoder.close();
   }
 
-  /** @returns {Promise<Record<string, number | string>>} what was counted. */
-  async details() {
+  async statistics() {
     return { codec: "H264", bytes: this.#bytes, dropped: this.#decoder.dropped };
   }
 
-  #receive(message) {
-    if (this.#socket.readyState !== WebSocket.OPEN) return;
+  /** @param {ArrayBuffer} message */
+  #onMessage(message) {
+    if (this.#socket?.readyState !== WebSocket.OPEN) return;
     this.#bytes += message.byteLength;
     try {
-      const packet = { ...parsePacket(message), received: performance.now() };
-      this.#say({ type: "ack", number: packet.number });
+      const packet = parsePacket(message);
+      packet.received = performance.now();
+      this.#send({ type: "ack", number: packet.number });
       this.#decoder.decode(packet);
     } catch (error) {
       this.#fail(error);
     }
   }
 
-  #say(message) {
-    if (this.#socket.readyState === WebSocket.OPEN) this.#socket.send(JSON.stringify({ v: 1, ...message }));
+  /** @param {{ type: "ack", number: number } | { type: "keyframe" }} message */
+  #send(message) {
+    if (this.#socket?.readyState !== WebSocket.OPEN) return;
+    this.#socket.send(JSON.stringify({ v: PROTOCOL_VERSION, ...message }));
   }
 
-  #show(picture, packet) {
-    packet.decoded = performance.now();
-    const { canvas } = this;
-    const { displayWidth: width, displayHeight: height } = picture;
+  /**
+   * @param {VideoFrame} frame
+   * @param {VideoPacket} packet
+   */
+  #draw(frame, packet) {
+    const decoded = performance.now();
+    const canvas = this.#canvas;
+    const { displayWidth: width, displayHeight: height } = frame;
     if (canvas.width !== width || canvas.height !== height) {
       [canvas.width, canvas.height] = [width, height];
       canvas.dispatchEvent(new Event("resize"));
     }
-    this.#context.drawImage(picture, 0, 0);
-    picture.close();
-    this.#shown();
-    if (!this.#newest) requestAnimationFrame(() => this.#report());
-    this.#newest = packet;
+    this.#context?.drawImage(frame, 0, 0);
+    frame.close();
+    this.#started.resolve(true);
+    if (!this.#drawn) requestAnimationFrame(() => this.#report());
+    this.#drawn = { identity: packet, received: packet.received, decoded };
   }
 
-  /** Of pictures drawn between two frames of the screen only the last one is seen. */
+  /** Reports the frame that is shown. Of several drawn since the last animation frame, that is the last one. */
   #report() {
-    const identity = this.#newest;
-    const { received, decoded } = identity;
-    this.#newest = null;
-    this.onFrame({ time: performance.now(), identity, received, decoded });
+    const frame = this.#drawn;
+    this.#drawn = null;
+    this.#onFrame({ time: performance.now(), ...frame });
   }
 
-  /** Before the first picture this is why there is none, afterwards why it was lost. */
+  /** @param {unknown} error why there is no first frame */
   #fail(error) {
-    this.#failed(error);
-    this.#end("the connection was lost");
+    this.#started.reject(error);
+    this.#ended.resolve("the connection was lost");
   }
 }

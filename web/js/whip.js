@@ -1,113 +1,110 @@
-import { request } from "./api.js";
+import { HttpPeer } from "./peer.js";
+import { Deadline, Deferred } from "./timing.js";
 
-const CONNECT_MS = 8000;
-/** How long a connection may be interrupted before it counts as lost. */
-const INTERRUPTION_MS = 3000;
-/** How long the offer waits for this side's candidates; the server finds later ones by the checks that it receives. */
-const GATHER_MS = 400;
-const BLOCKED = "Your video could not be sent by WebRTC (UDP blocked?)";
+const CONNECT_TIMEOUT_MS = 8000;
+/** How long the offer waits for ICE candidates. The server finds later ones by the connectivity checks that it receives. */
+const GATHERING_TIMEOUT_MS = 400;
+const MAX_FRAMERATE = 30;
+const CONNECTION_FAILED = "WebRTC could not send the video (UDP blocked?)";
 
-/**
- * Sends one video into a session by WebRTC, negotiated by WHIP (RFC 9725).
- *
- * `ended` resolves with true when the connection was lost after it was there, with false when it was stopped.
- */
+/** Sends one video track to a session over WebRTC, negotiated with WHIP (RFC 9725). */
 export class WhipPublisher {
-  #pc = new RTCPeerConnection();
-  #location = null;
-  #token = "";
-  #interruption = 0;
-  #end;
+  #peer;
+  /** @type {Deferred<boolean>} */
+  #started = new Deferred();
 
-  /** Whether this browser can do it. */
+  /**
+   * @param {RTCIceServer[]} iceServers
+   * @param {string} token bearer token of the session
+   */
+  constructor(iceServers, token) {
+    this.#peer = new HttpPeer({ iceServers }, token);
+  }
+
+  /** Whether this browser can send video. */
   static get isSupported() {
-    return typeof RTCPeerConnection === "function";
+    return HttpPeer.isSupported;
   }
 
-  constructor() {
-    this.ended = new Promise((resolve) => (this.#end = resolve));
-  }
-
-  /** @returns {string | null} the name by which the server knows this publisher */
+  /** Name of the connection on the server, null before the answer. */
   get id() {
-    return this.#location?.pathname.split("/").pop() ?? null;
+    return this.#peer.id;
+  }
+
+  /** Resolves with the reason when the connection is lost, with "" after {@link stop}. */
+  get ended() {
+    return this.#peer.ended;
   }
 
   /**
-   * Resolves when the video is being sent; rejects with the reason if it cannot be.
+   * Connects.
    *
    * @param {MediaStreamTrack} track
-   * @param {import("./api.js").Place} place
+   * @param {URL} url that takes the offer
    * @param {object} options
-   * @param {RTCIceServer[]} options.iceServers
-   * @param {number} options.maxSide pixels that the longer side may have on the wire
+   * @param {number} options.maxSide longest side of the encoded video in pixels
    * @param {number} options.maxBitrate bits per second
+   * @returns {Promise<boolean>} true when the video is being sent, false when stopped before
+   * @throws {Error} with the reason if it cannot be sent
    */
-  async start(track, place, { iceServers, maxSide, maxBitrate }) {
-    const pc = this.#pc;
-    pc.setConfiguration({ iceServers });
-    this.#token = place.token;
+  async start(track, url, { maxSide, maxBitrate }) {
+    const { connection } = this.#peer;
     const { width = 0, height = 0 } = track.getSettings();
-    const encoding = { maxBitrate, maxFramerate: 30, scaleResolutionDownBy: Math.max(1, Math.max(width, height) / maxSide) };
-    const { sender } = pc.addTransceiver(track, { direction: "sendonly", sendEncodings: [encoding] });
-    await Promise.all([this.#connected(), this.#negotiate(place)]);
-    await keepPace(sender, track);
+    const scaleResolutionDownBy = Math.max(1, Math.max(width, height) / maxSide);
+    const sendEncodings = [{ maxBitrate, maxFramerate: MAX_FRAMERATE, scaleResolutionDownBy }];
+    const { sender } = connection.addTransceiver(track, { direction: "sendonly", sendEncodings });
+    connection.addEventListener("connectionstatechange", () => {
+      if (connection.connectionState === "connected") this.#started.resolve(true);
+    });
+    this.ended.then(() => this.#started.reject(new Error(CONNECTION_FAILED)));
+    const deadline = new Deadline(this.#started.reject);
+    deadline.set(CONNECT_TIMEOUT_MS, CONNECTION_FAILED);
+    this.#negotiate(url).catch(this.#started.reject);
+    const isStarted = await this.#started.promise.finally(() => deadline.clear());
+    if (isStarted) await setDegradationPreference(sender, track);
+    return isStarted;
   }
 
-  /** Sends no more. */
+  /** Stops sending. */
   async stop() {
-    clearTimeout(this.#interruption);
-    this.#pc.close();
-    this.#end(false);
-    if (!this.#location) return;
-    await request("DELETE", this.#location, { token: this.#token, keepalive: true }).catch(() => {});
+    this.#started.resolve(false);
+    await this.#peer.close();
   }
 
-  #connected() {
-    return new Promise((resolve, reject) => {
-      const deadline = setTimeout(() => reject(new Error(BLOCKED)), CONNECT_MS);
-      this.ended.then(() => clearTimeout(deadline));
-      this.#pc.addEventListener("connectionstatechange", () => {
-        const state = this.#pc.connectionState;
-        clearTimeout(this.#interruption);
-        if (state === "connected") {
-          clearTimeout(deadline);
-          resolve();
-        }
-        if (state === "failed" || state === "closed") {
-          reject(new Error(BLOCKED));
-          this.#end(true);
-        }
-        if (state === "disconnected") this.#interruption = setTimeout(() => this.#end(true), INTERRUPTION_MS);
-      });
-    });
-  }
-
-  async #negotiate(place) {
-    const pc = this.#pc;
-    await pc.setLocalDescription(await pc.createOffer());
-    await gathered(pc);
-    const response = await request("POST", place.whip, {
-      token: this.#token,
-      headers: { "Content-Type": "application/sdp" },
-      body: pc.localDescription.sdp,
-    });
-    this.#location = new URL(response.headers.get("Location"), place.whip);
-    await pc.setRemoteDescription({ type: "answer", sdp: await response.text() });
+  /** @param {URL} url */
+  async #negotiate(url) {
+    const { connection } = this.#peer;
+    await connection.setLocalDescription(await connection.createOffer());
+    await gatheringComplete(connection);
+    await this.#peer.negotiate(url);
   }
 }
 
-function gathered(pc) {
+/**
+ * Resolves when all ICE candidates are gathered, or after the timeout.
+ *
+ * @param {RTCPeerConnection} connection
+ * @returns {Promise<void>}
+ */
+function gatheringComplete(connection) {
   return new Promise((resolve) => {
-    if (pc.iceGatheringState === "complete") resolve();
-    pc.addEventListener("icegatheringstatechange", () => pc.iceGatheringState === "complete" && resolve());
-    setTimeout(resolve, GATHER_MS);
+    const check = () => {
+      if (connection.iceGatheringState === "complete") resolve();
+    };
+    connection.addEventListener("icegatheringstatechange", check);
+    setTimeout(resolve, GATHERING_TIMEOUT_MS);
+    check();
   });
 }
 
-/** When the rate is too low for all, moving pictures give up detail, still ones give up frames. */
-async function keepPace(sender, track) {
+/**
+ * Sets what to reduce at a low bitrate: detail of moving video, frames of still images.
+ *
+ * @param {RTCRtpSender} sender
+ * @param {MediaStreamTrack} track
+ */
+async function setDegradationPreference(sender, track) {
   const parameters = sender.getParameters();
   parameters.degradationPreference = track.contentHint === "detail" ? "maintain-resolution" : "maintain-framerate";
-  await sender.setParameters(parameters).catch(() => {}); // not every browser knows the preference
+  await sender.setParameters(parameters).catch(() => {}); // some browsers do not support the preference
 }

@@ -1,4 +1,4 @@
-"""The command line: the one place that joins demos, server and logging."""
+"""The command line. It joins demos, server and logging."""
 
 from __future__ import annotations
 

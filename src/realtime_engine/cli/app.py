@@ -19,7 +19,7 @@ _UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # of the command
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command; returns the exit code. Everything that a person can get wrong is one line and exit code 2."""
+    """Run one command and return its exit code. A user error prints one line and returns 2."""
     arguments = list(arguments) or ["--help"]
     try:
         app = build_app(_demo_of(arguments), arguments[0])
@@ -36,24 +36,24 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def build_app(demo: Demo | None, command: str = "serve") -> typer.Typer:
-    """The commands; ``command`` has flags for the options of ``demo``, and for its fields where they can be given."""
+    """Create the commands; ``command`` gets flags for the options of ``demo`` and, if supported, for its fields."""
     app = typer.Typer(
         name="realtime-engine",
-        help="Serve a stateful, chunk-generating model to people in front of browsers.",
+        help="Serve a stateful, chunk-generating model as an interactive demo in the browser.",
         add_completion=False,
         pretty_exceptions_enable=False,
     )
-    app.callback()(_whatever_command)
+    app.callback()(_global_options)
     for known in DEMO_COMMANDS:
         own = demo if known.name == command else None
         app.command(known.name, help=known.help_for(own))(known.function(own))
-    app.command("list", help="Show the demos that go by a name.")(print_demos)
-    app.command("info", help="Show what a demo is, reads and takes.")(_info)
+    app.command("list", help="List the named demos.")(print_demos)
+    app.command("info", help="Show the manifest, controls, fields and options of a demo.")(_info)
     return app
 
 
 def _command_of(error: Exception) -> str:
-    """The command that was used wrongly: its help tells more than that of all commands."""
+    """The command of a usage error, whose help is more specific than the general one."""
     context = getattr(error, "ctx", None)
     return "realtime-engine" if context is None else str(context.command_path)
 
@@ -64,31 +64,31 @@ def _show_version(asked: bool) -> None:
         raise typer.Exit
 
 
-def _whatever_command(
+def _global_options(
     version: bool = typer.Option(
         False, "--version", is_eager=True, callback=_show_version, help="Show the version and exit."
     ),
 ) -> None:
-    """What may stand before every command; the option has done its work by now."""
+    """Options before the command. ``--version`` is handled by its callback."""
 
 
 def _version() -> str:
     try:
         return metadata.version("realtime-engine")
-    except metadata.PackageNotFoundError:  # run from a checkout that was never installed
+    except metadata.PackageNotFoundError:  # a checkout that is not installed
         return "0"
 
 
 def _info(
     demo: str = typer.Argument(metavar="DEMO", help=DEMO_HELP),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
-    build: bool = typer.Option(True, "--build/--no-build", help="Build the engine, which alone knows its manifest."),
+    build: bool = typer.Option(True, "--build/--no-build", help="Build the engine to show its manifest."),
 ) -> None:
     print_info(load_demo(demo), as_json=as_json, build=build)
 
 
 def _demo_of(arguments: Sequence[str]) -> Demo | None:
-    """The demo that ``arguments`` are about, so that its options are known before they are read."""
+    """The demo named in ``arguments``, loaded before parsing so that its options become flags."""
     for command in DEMO_COMMANDS:
         if arguments[0] == command.name:
             spec = next(_positional(arguments[1:], command), None)

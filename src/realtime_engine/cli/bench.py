@@ -1,4 +1,4 @@
-"""``bench``: how many sessions of a demo this machine serves in time."""
+"""``bench``: measures how many sessions of a demo this machine serves in time."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from ..infra.atomic_file import atomic_file
 from ..infra.demo import Demo
 from ..infra.offline import CapacityPoint, draw_capacity, measure_capacity
 from ..infra.runner_io import output_path, write_stats
-from .console import CommandError, built, complain, naming_files, out
+from .console import CommandError, build_engine, complain, file_errors, out
 
 _FAILED = 1
 
 
 @dataclass(frozen=True)
 class BenchConfig:
-    """What the person who measures a demo chooses.
+    """Settings of a measurement.
 
     Attributes:
-        seconds: how long each number of sessions is measured.
-        sessions: most sessions to try; by default as many as the engine takes.
-        out: folder of what is written.
+        seconds: duration of the measurement for each number of sessions.
+        sessions: maximum number of sessions; by default the maximum of the engine.
+        out: output folder.
         overwrite: replace files of an earlier measurement.
 
     Raises:
-        ValueError: naming the setting.
+        ValueError: a setting is invalid; the message names it.
     """
 
     seconds: float = 3.0
@@ -50,15 +50,15 @@ class BenchConfig:
 
 
 def bench_demo(demo: Demo, config: BenchConfig, options: BaseModel | None, fields: Mapping[str, Any]) -> int:
-    """Measure, and write the curve as ``capacity_<demo>.json`` and ``.png``; returns the exit code.
+    """Measure, write ``capacity_<demo>.json`` and ``.png``, and return the exit code.
 
     Raises:
-        CommandError: files, fields or options that cannot be used.
+        CommandError: a file, a field or an option cannot be used.
     """
-    with naming_files():
+    with file_errors():
         numbers = output_path(config.out, f"capacity_{demo.name}.json", overwrite=config.overwrite)
         picture = output_path(config.out, f"capacity_{demo.name}.png", overwrite=config.overwrite)
-    engine = built(demo, options)
+    engine = build_engine(demo, options)
     try:
         points = asyncio.run(_measure(demo, engine, config, fields))
     except ValueError as error:
@@ -117,7 +117,8 @@ def _conclude(points: list[CapacityPoint], capacity: int, numbers: Path, picture
     most = _most_in_time(points)
     if points[-1].is_in_time:
         full = most == capacity
-        out.print(f"{most} sessions are in time" + (", and the engine takes no more (see its options)" if full else ""))
+        limit = ", the maximum of the engine (see its options)" if full else ""
+        out.print(f"{most} sessions are in time{limit}")
     else:
         out.print(f"{most} sessions are in time, {points[-1].sessions} are not")
     out.print(f"{escape(str(numbers))}, {escape(str(picture))}", soft_wrap=True)

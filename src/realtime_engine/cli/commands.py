@@ -1,4 +1,4 @@
-"""The commands that take a demo, and with it the demo's own flags."""
+"""The commands that take a demo, with flags for its options and fields."""
 
 from __future__ import annotations
 
@@ -35,13 +35,16 @@ DEMO_HELP = "Name of a demo (see: realtime-engine list), or a file: path/to/file
 
 @dataclass(frozen=True)
 class DemoCommand:
-    """A command as ``NAME DEMO [FLAGS]``.
+    """A command of the form ``NAME DEMO [FLAGS]``.
 
     Attributes:
-        config: dataclass of its settings, one flag each. panel: what they are called in the help.
-        about, about_demo: help, without a demo and with one (``{demo}`` is its title).
-        takes_fields: whether the demo's fields have flags.
-        act: does it, from the demo and the values of all flags; returns the exit code.
+        name: name of the command.
+        config: dataclass of its settings, with one flag for each field.
+        panel: heading of the settings in the help.
+        about: help text without a demo.
+        about_demo: help text with a demo; ``{demo}`` is its title.
+        takes_fields: whether the fields of the demo have flags.
+        act: runs the command with the demo and the values of all flags; returns the exit code.
     """
 
     name: str
@@ -53,6 +56,7 @@ class DemoCommand:
     act: Callable[[Demo, Mapping[str, Any]], int]
 
     def help_for(self, demo: Demo | None) -> str:
+        """The help text."""
         about = self.about if demo is None else f"{self.about_demo.format(demo=demo.title)} {demo.description}"
         more = ""
         if demo is None:
@@ -61,7 +65,7 @@ class DemoCommand:
         return f"{about.strip()}\n\n{more}Each option can also be set in the environment: {variable}."
 
     def function(self, demo: Demo | None) -> Callable[..., int]:
-        """A function with one argument for each flag, which is what typer reads."""
+        """A function with one parameter for each flag, as expected by typer."""
 
         def command(**values: Any) -> int:
             configure_logging(_checked_level(values["log_level"]))
@@ -76,7 +80,7 @@ class DemoCommand:
         return command
 
     def flags_with_value(self) -> set[str]:
-        """Flags after which a word is their value."""
+        """Flags that take a value."""
         settings = (setting for setting in self._settings() if setting.annotation is not bool)
         return {flag for setting in settings for flag in setting.default.param_decls}
 
@@ -166,7 +170,7 @@ def _demo_parameter() -> inspect.Parameter:
 
 
 def _level_parameter(panel: str) -> inspect.Parameter:
-    text = with_default(f"How much is logged: {', '.join(LEVELS)}.", "info")
+    text = with_default(f"Log level: {', '.join(LEVELS)}.", "info")
     return parameter("log_level", str, "info", "--log-level", text, rich_help_panel=panel, metavar="LEVEL")
 
 

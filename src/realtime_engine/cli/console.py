@@ -1,4 +1,4 @@
-"""Where the command line writes, and how the log looks. The only place that configures logging."""
+"""Console output, the logging configuration and the errors of the command line."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ..core.errors import RealtimeEngineError, describe
 from ..infra.demo import Demo
 
 LEVELS = ("debug", "info", "warning", "error")
-_LOUD = ("uvicorn", "aiortc", "aioice", "httpx", "websockets", "asyncio")  # at info they tell nothing to a visitor
+_LOUD = ("uvicorn", "aiortc", "aioice", "httpx", "websockets", "asyncio")  # too verbose at level info
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
 
 def configure_logging(level: str) -> None:
-    """Log to standard error."""
+    """Log to standard error at ``level``."""
     handler = RichHandler(console=err, show_path=False, log_time_format="%H:%M:%S", markup=False)
     logging.basicConfig(level=level.upper(), format="%(message)s", handlers=[handler], force=True)
     if level != "debug":
@@ -33,16 +33,20 @@ def configure_logging(level: str) -> None:
 
 
 def complain(text: str) -> None:
-    """One line, however long."""
+    """Print an error as one line."""
     err.print(f"[bold red]Error:[/] {escape(' '.join(text.split()))}", soft_wrap=True)
 
 
 class CommandError(RealtimeEngineError):
-    """Ends the command with this one line and exit code 2."""
+    """A user error: its message is printed as one line, and the exit code is 2."""
 
 
-def built(demo: Demo, options: BaseModel | None) -> RealtimeInterface:
-    """The engine. Errors: :class:`CommandError`, whatever the demo's own code raises."""
+def build_engine(demo: Demo, options: BaseModel | None) -> RealtimeInterface:
+    """Build the engine of a demo.
+
+    Raises:
+        CommandError: the code of the demo failed.
+    """
     try:
         return demo.build_engine(options)
     except Exception as error:
@@ -50,8 +54,12 @@ def built(demo: Demo, options: BaseModel | None) -> RealtimeInterface:
 
 
 @contextmanager
-def naming_files() -> Iterator[None]:
-    """Errors: :class:`CommandError` for a name inside that is taken, or that cannot be had."""
+def file_errors() -> Iterator[None]:
+    """Convert errors of output paths inside the block.
+
+    Raises:
+        CommandError: a file exists, or its path cannot be used.
+    """
     try:
         yield
     except FileExistsError as error:

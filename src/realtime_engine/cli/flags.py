@@ -1,4 +1,4 @@
-"""Flags out of declarations: the server's configuration, and a demo's options."""
+"""Command-line flags generated from the server configuration and from the options and fields of a demo."""
 
 from __future__ import annotations
 
@@ -30,14 +30,18 @@ _METAVARS = {int: "INTEGER", float: "NUMBER", str: "TEXT", list[str]: "TEXT"}
 
 
 def config_parameters(config: type = ServerConfig, panel: str = "Server") -> list[inspect.Parameter]:
-    """One flag for each field of a dataclass of settings; its default is that of the field."""
+    """One flag for each field of a settings dataclass, with the default of the field."""
     kinds = get_type_hints(config)
     texts = attribute_texts(config)
     return [_config_parameter(field, kinds[field.name], texts[field.name], panel) for field in fields(config)]
 
 
 def config_from(values: Mapping[str, Any]) -> ServerConfig:
-    """The configuration out of what the flags of :func:`config_parameters` were given."""
+    """The configuration from the values of the flags of :func:`config_parameters`.
+
+    Raises:
+        CommandError: a value is invalid.
+    """
     given = {field.name: values[field.name] for field in fields(ServerConfig)}
     for name, value in given.items():
         if isinstance(value, list):
@@ -50,25 +54,33 @@ def config_from(values: Mapping[str, Any]) -> ServerConfig:
 
 
 def taken_flags(config: type) -> set[str]:
-    """Flags that a command with these settings has for itself."""
+    """Flags that a command with these settings uses."""
     return {*map(flag_of, ("demo", "help", "log_level")), *(flag_of(field.name) for field in fields(config))}
 
 
 def option_parameters(
     model: type[BaseModel], config: type = ServerConfig, command: str = "serve"
 ) -> list[inspect.Parameter]:
-    """One flag for each of a demo's options, without a value when it is not given."""
+    """One flag for each option of a demo; without a value if it is not given.
+
+    Raises:
+        CommandError: the command itself uses the name of an option.
+    """
     taken = taken_flags(config)
     for name in model.model_fields:
         if flag_of(name) in taken:
             raise CommandError(
-                f"option {name!r} of the demo has a name that {command} itself uses: call it something else"
+                f"option {name!r} of the demo has a name that is reserved by {command}: rename the option"
             )
     return [_option_parameter(name, info) for name, info in model.model_fields.items()]
 
 
 def options_from(model: type[_Model], values: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> _Model:
-    """A demo's options out of what the flags of :func:`option_parameters` were given; the others out of ``base``."""
+    """The options from the values of the flags of :func:`option_parameters`, otherwise from ``base``.
+
+    Raises:
+        CommandError: a value is invalid.
+    """
     given = {name: values[name] for name in model.model_fields if values[name] is not None}
     for name, value in given.items():
         if isinstance(value, str) and is_structured(model.model_fields[name].annotation):
@@ -82,17 +94,17 @@ def options_from(model: type[_Model], values: Mapping[str, Any], base: Mapping[s
 
 
 def flag_of(name: str) -> str:
-    """``idle_timeout_s`` -> ``--idle-timeout``: seconds need no saying."""
+    """Convert ``idle_timeout_s`` to ``--idle-timeout``; the unit of seconds is omitted."""
     return "--" + name.removesuffix("_s").replace("_", "-")
 
 
 def variable_of(flag: str) -> str:
-    """``--idle-timeout`` -> ``REALTIME_ENGINE_IDLE_TIMEOUT``."""
+    """Convert ``--idle-timeout`` to ``REALTIME_ENGINE_IDLE_TIMEOUT``."""
     return ENVIRONMENT + flag.removeprefix("--").replace("-", "_").upper()
 
 
 def with_default(text: str, default: object) -> str:
-    """``text`` and the default; nothing is said of ``None``."""
+    """Append the default to ``text``, unless it is ``None``."""
     if default is None:
         return text
     sentence = text if not text or text.endswith((".", "!", "?")) else text + "."
@@ -100,7 +112,7 @@ def with_default(text: str, default: object) -> str:
 
 
 def attribute_texts(owner: type) -> dict[str, str]:
-    """What the section ``Attributes`` of a docstring says of each name."""
+    """The description of each name in the section ``Attributes`` of a docstring."""
     section = inspect.getdoc(owner).partition("Attributes:\n")[2].partition("\n\n")[0]  # type: ignore[union-attr]
     texts: dict[str, str] = {}
     for entry in re.split(r"\n(?=    \S)", section):
@@ -128,7 +140,7 @@ def _option_parameter(name: str, info: FieldInfo) -> inspect.Parameter:
 
 
 def kind_and_text(info: FieldInfo) -> tuple[Any, str]:
-    """What the flag of a model's field takes, and its help."""
+    """Type and help text of the flag of a model field."""
     bare = _bare(info.annotation)
     text = " ".join(part for part in (info.description or info.title or "", _choices(bare)) if part)
     default = None if info.is_required() or info.default_factory is not None or info.default == "" else info.default
@@ -136,9 +148,9 @@ def kind_and_text(info: FieldInfo) -> tuple[Any, str]:
 
 
 def parameter(name: str, kind: Any, default: Any, flag: str, text: str, **more: Any) -> inspect.Parameter:
-    """An option as typer reads it out of a signature."""
+    """An option in the form that typer reads from a signature."""
     more = {"metavar": _METAVARS.get(kind), "show_envvar": False, **more}
-    more["show_default"] = False  # the text has it: the value that counts is not always that of the flag
+    more["show_default"] = False  # the help text contains the effective default
     declared = f"{flag}/--no-{flag.removeprefix('--')}" if kind is bool else flag
     sentence = text[:1].upper() + text[1:].replace("``", "")
     option = typer.Option(default, declared, envvar=variable_of(flag), help=sentence, **more)
@@ -146,7 +158,7 @@ def parameter(name: str, kind: Any, default: Any, flag: str, text: str, **more: 
 
 
 def _bare(kind: Any) -> Any:
-    """``X | None`` -> ``X``."""
+    """Convert ``X | None`` to ``X``."""
     if get_origin(kind) in (Union, types.UnionType):
         inner = [member for member in get_args(kind) if member is not type(None)]
         return inner[0] if len(inner) == 1 else str
@@ -167,12 +179,16 @@ def _shown(default: object) -> str:
 
 
 def is_structured(kind: Any) -> bool:
-    """Whether a flag takes JSON for it."""
+    """Whether a flag of this type takes JSON."""
     return (get_origin(_bare(kind)) or _bare(kind)) in (list, tuple, set, frozenset, dict)
 
 
 def parse_json(flag: str, text: str) -> Any:
-    """What a flag was given as JSON. Raises :class:`CommandError`."""
+    """Parse the JSON value of a flag.
+
+    Raises:
+        CommandError: the value is not JSON.
+    """
     try:
         return json.loads(text)
     except ValueError as error:
@@ -192,22 +208,22 @@ def _ice_server(text: str) -> IceServer:
 
 _PREFIX = "field_"
 _FILE_MARK = "@"
-_MAX_IMAGE_BYTES = 8 * 2**20  # as the page allows
+_MAX_IMAGE_BYTES = 8 * 2**20  # the limit of the page
 
 
 def field_parameters(model: type[BaseModel], config: type, options: type[BaseModel] | None) -> list[inspect.Parameter]:
-    """One flag for each field, without a value when it is not given.
+    """One flag for each field; without a value if it is not given.
 
-    A name that the command or an option of the demo has already becomes ``--field-NAME``.
+    If the command or an option of the demo uses the name, the flag is ``--field-NAME``.
     """
     taken = taken_flags(config) | ({flag_of(name) for name in options.model_fields} if options is not None else set())
     parameters = []
     for name, info in model.model_fields.items():
         kind, text = kind_and_text(info)
         if _is_image(model, name):
-            text += " A picture's file or URL."
+            text += " Path or URL of an image."
         elif kind is str and not is_structured(info.annotation):
-            text += f" {_FILE_MARK}FILE takes the first line of a file."
+            text += f" {_FILE_MARK}FILE reads the first line of a file."
         flag = flag_of(name)
         flag = flag_of(f"field_{name}") if flag in taken else flag
         parameters.append(parameter(_PREFIX + name, kind, None, flag, text.strip(), rich_help_panel="Fields"))
@@ -215,7 +231,11 @@ def field_parameters(model: type[BaseModel], config: type, options: type[BaseMod
 
 
 def fields_from(model: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields as a client would send them, out of what the flags were given. Raises :class:`CommandError`."""
+    """Fields in the form that a client sends, from the values of the flags.
+
+    Raises:
+        CommandError: a file cannot be read, or a value is invalid.
+    """
     given = {name: values[_PREFIX + name] for name in model.model_fields if values[_PREFIX + name] is not None}
     try:
         return {name: _value(model, name, value) for name, value in given.items()}
@@ -237,7 +257,7 @@ def _value(model: type[BaseModel], name: str, value: Any) -> Any:
 
 
 def _is_image(model: type[BaseModel], name: str) -> bool:
-    """As the page tells a field for a picture from one for text."""
+    """Whether a field holds an image, by the same rule as the page."""
     properties = model.model_json_schema(by_alias=False).get("properties", {})
     schema = properties.get(name, {})
     schemas = [schema, *schema.get("anyOf", ())]
@@ -251,9 +271,9 @@ def _data_url(source: str) -> str:
     if source.startswith("data:"):
         return source
     path = local_path(source)
-    load_image(path)  # which says in plain words what is wrong with it
+    load_image(path)  # raises a descriptive error for an invalid image
     data = path.read_bytes()
     if len(data) > _MAX_IMAGE_BYTES:
-        raise ValueError(f"{source} has {len(data)} bytes: a field takes a picture of {_MAX_IMAGE_BYTES} at most")
+        raise ValueError(f"{source} has {len(data)} bytes: a field accepts images of at most {_MAX_IMAGE_BYTES} bytes")
     kind = mimetypes.guess_type(path.name)[0] or "image/png"
     return f"data:{kind};base64,{base64.b64encode(data).decode('ascii')}"

@@ -1,4 +1,4 @@
-"""``list`` and ``info``: what there is, and what it takes."""
+"""``list`` and ``info``: the named demos, and the description of one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .console import CommandError, out
 
 
 def print_demos() -> None:
-    """A table of all named demos; a broken one stands there with its reason."""
+    """Print a table of all named demos. A demo that fails to load is listed with its error."""
     table = Table("name", "from", "title", box=None, header_style="bold", pad_edge=False)
     for listed in list_demos():
         text = escape(listed.demo.title) if listed.demo is not None else f"[red]{escape(listed.error or '')}[/]"
@@ -26,7 +26,7 @@ def print_demos() -> None:
 
 
 def print_info(demo: Demo, *, as_json: bool, build: bool) -> None:
-    """What a demo is: as tables, or as one JSON object.
+    """Print the description of a demo as tables, or as one JSON object.
 
     Raises:
         CommandError: the engine cannot be built.
@@ -48,7 +48,7 @@ def print_info(demo: Demo, *, as_json: bool, build: bool) -> None:
 
 
 def describe_demo(demo: Demo, manifest: dict[str, Any] | None) -> dict[str, Any]:
-    """All of ``info`` as JSON; ``manifest`` is ``null`` when the engine was not built."""
+    """The description of a demo as JSON; ``manifest`` is ``null`` if the engine was not built."""
     video = demo.takes_video
     return {
         "name": demo.name,
@@ -66,8 +66,8 @@ def describe_demo(demo: Demo, manifest: dict[str, Any] | None) -> dict[str, Any]
 def _manifest(demo: Demo) -> dict[str, Any]:
     try:
         return asdict(demo.build_engine().manifest())
-    except Exception as error:  # it is the demo's own code
-        hint = "(--no-build leaves the manifest out)"
+    except Exception as error:  # code of the demo may raise anything
+        hint = "(use --no-build to omit the manifest)"
         raise CommandError(f"demo {demo.name!r} cannot be built: {describe(error)} {hint}") from error
 
 

@@ -1,4 +1,4 @@
-"""``run``: a demo without a server, from a control log to a film."""
+"""``run``: runs a demo without a server, from a control log to a video file."""
 
 from __future__ import annotations
 
@@ -30,31 +30,31 @@ from ..infra.offline import FilmDifference, OfflineSession, Replay, RunFailed, c
 from ..infra.runner_io import output_path, write_stats
 from ..infra.telemetry.perfetto import chrome_trace
 from ..infra.telemetry.timing import FrameRecord, Milestone
-from .console import CommandError, built, complain, err, naming_files, out
+from .console import CommandError, build_engine, complain, err, file_errors, out
 
 _FAILED = 1
 _DEFAULT_S = 10.0
-_TRACED = 10_000  # frames: of a longer run, the last
+_TRACED = 10_000  # frames; a longer run traces the last ones
 _SESSION = "offline"
 _MAX_TEXT = 200
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """What the person who runs a demo chooses.
+    """Settings of a run.
 
     Attributes:
-        controls: control log to run from, such as ``serve --record-controls`` writes.
-        seconds: length of the film; by default as long as the log, or 10 without one.
-        out: folder of what is written.
-        trace: also write a trace that ui.perfetto.dev opens.
-        compare: film that the new one must equal, up to the two thresholds.
-        least_psnr: PSNR in dB that the worst frame must have, compared.
-        least_ssim: SSIM that the worst frame must have, compared.
+        controls: control log to replay, as written by ``serve --record-controls``.
+        seconds: length of the video; by default that of the log, or 10 without a log.
+        out: output folder.
+        trace: also write a trace for ui.perfetto.dev.
+        compare: reference video; the run fails if a frame differs by more than the two thresholds.
+        least_psnr: minimum PSNR in dB of the worst frame.
+        least_ssim: minimum SSIM of the worst frame.
         overwrite: replace files of an earlier run.
 
     Raises:
-        ValueError: naming the setting.
+        ValueError: a setting is invalid; the message names it.
     """
 
     controls: str | None = None
@@ -71,7 +71,7 @@ class RunConfig:
             raise ValueError(f"--seconds must be above 0, got {self.seconds!r}")
 
     def chunks(self, log: ControlLog, rate_hz: float) -> int:
-        """How many chunks are asked for."""
+        """Number of chunks of the run."""
         if self.seconds is None and log.entries:
             return max(log.chunks(rate_hz), 1)
         return max(round((self.seconds or _DEFAULT_S) * rate_hz), 1)
@@ -80,14 +80,14 @@ class RunConfig:
 def run_demo(
     demo: Demo, config: RunConfig, options: BaseModel | None, fields: Mapping[str, Any], log: ControlLog
 ) -> int:
-    """Make the film and tell how it went; returns the exit code: 1 if the engine or the comparison fails.
+    """Write the video, print a summary and return the exit code: 1 if the engine or the comparison fails.
 
     Raises:
-        CommandError: files, fields or options that cannot be used.
+        CommandError: a file, a field or an option cannot be used.
     """
-    with naming_files():
+    with file_errors():
         files = _Files(demo, config)
-    engine = built(demo, options)
+    engine = build_engine(demo, options)
     try:
         with OfflineSession(engine, _SESSION, max_chunks=demo.max_chunks) as session:
             run = _Run(demo, config, session, log, fields)
@@ -101,7 +101,7 @@ def run_demo(
 
 
 class _Files:
-    """Where everything goes, found out before the work begins."""
+    """The output paths, checked before the run starts."""
 
     def __init__(self, demo: Demo, config: RunConfig) -> None:
         self.film = output_path(config.out, f"{demo.name}.mp4", overwrite=config.overwrite)
@@ -114,7 +114,7 @@ class _Files:
 
 
 class _Run:
-    """One run: makes the film, and counts."""
+    """One run: writes the video and collects statistics."""
 
     def __init__(
         self, demo: Demo, config: RunConfig, session: OfflineSession, log: ControlLog, fields: Mapping[str, Any]
@@ -136,11 +136,17 @@ class _Run:
 
     @property
     def rtf(self) -> float:
-        """Real-time factor: 95th percentile of the time a chunk takes, film included, over what it plays."""
+        """Real-time factor: 95th percentile of the chunk period, including the encoder, over the chunk duration."""
         return self.periods.snapshot().p95_ns * float(self.rate_hz) / NS_PER_S
 
     def make(self, files: _Files) -> None:
-        """Errors: :class:`RunFailed`; ``OSError``, ``ValueError``: the film cannot be written."""
+        """Run the engine and write the video.
+
+        Raises:
+            RunFailed: the engine failed.
+            OSError: the video cannot be written.
+            ValueError: the frames cannot be encoded.
+        """
         begin_ns = last_ns = MONOTONIC.now_ns()
         with _progress(self.wanted) as advance, Mp4Writer(files.film, self.fps, overwrite=self._overwrite) as film:
             for chunk in self._session.play(self.replay, self.wanted):
@@ -180,14 +186,14 @@ class _Run:
 
 def _finish(demo: Demo, config: RunConfig, files: _Files, run: _Run, options: BaseModel | None) -> int:
     stats = _stats(demo, config, run, options)
-    verdict: str | None = None
+    failure: str | None = None
     try:
         if config.compare is not None:
             difference = compare_films(files.film, config.compare)
             stats["comparison"] = {"film": config.compare, **asdict(difference)}
-            verdict = _judge(difference, config)
+            failure = _check_difference(difference, config)
     except (OSError, ValueError) as error:
-        verdict = str(error)
+        failure = str(error)
     try:
         write_stats(files.stats, stats, overwrite=config.overwrite)
         if files.trace is not None:
@@ -195,21 +201,21 @@ def _finish(demo: Demo, config: RunConfig, files: _Files, run: _Run, options: Ba
                 temporary.write_text(json.dumps(run.trace(demo.title)))
     except OSError as error:
         raise CommandError(str(error)) from error
-    _tell(files, run, stats)
-    if verdict is not None:
-        complain(verdict)
+    _print_summary(files, run, stats)
+    if failure is not None:
+        complain(failure)
         return _FAILED
     return 0
 
 
-def _judge(difference: FilmDifference, config: RunConfig) -> str | None:
-    """What is wrong with it, if anything is."""
-    psnr, likeness, golden = difference.worst_psnr_db, difference.worst_ssim, config.compare
+def _check_difference(difference: FilmDifference, config: RunConfig) -> str | None:
+    """Why the comparison fails; ``None`` if it passes."""
+    psnr, similarity, golden = difference.worst_psnr_db, difference.worst_ssim, config.compare
     if psnr < config.least_psnr:
         frame = difference.worst_frame
         return f"frame {frame} has a PSNR of {psnr:.2f} dB to {golden}, below --least-psnr {config.least_psnr:g}"
-    if likeness < config.least_ssim:
-        return f"a frame has an SSIM of {likeness:.4f} to {golden}, below --least-ssim {config.least_ssim:g}"
+    if similarity < config.least_ssim:
+        return f"a frame has an SSIM of {similarity:.4f} to {golden}, below --least-ssim {config.least_ssim:g}"
     return None
 
 
@@ -235,12 +241,12 @@ def _stats(demo: Demo, config: RunConfig, run: _Run, options: BaseModel | None) 
 
 
 def _milliseconds(window: WindowSnapshot) -> dict[str, float]:
-    """Of the newest 512 chunks."""
+    """Statistics of the newest 512 chunks in milliseconds."""
     names = ("min", "p50", "p90", "p95", "p99", "max", "mean")
     return {name: getattr(window, f"{name}_ns") / 1e6 for name in names}
 
 
-def _tell(files: _Files, run: _Run, stats: Mapping[str, Any]) -> None:
+def _print_summary(files: _Files, run: _Run, stats: Mapping[str, Any]) -> None:
     seconds = run.frames / run.fps
     out.print(f"[bold]{escape(str(files.film))}[/]", soft_wrap=True)
     _line("film", f"{run.frames} frames, {run.size[0]}x{run.size[1]}, {float(seconds):.1f} s")
@@ -267,7 +273,7 @@ def _line(name: str, text: str) -> None:
 
 @contextmanager
 def _progress(chunks: int) -> Iterator[Any]:
-    """A bar on standard error while it is a terminal; yields what is called after each chunk."""
+    """A progress bar if standard error is a terminal; yields a function to call after each chunk."""
     columns = (
         BarColumn(),
         TextColumn("{task.completed}/{task.total} chunks  {task.fields[fps]:.0f} fps  RTF {task.fields[rtf]:.2f}"),
@@ -275,15 +281,15 @@ def _progress(chunks: int) -> Iterator[Any]:
     )
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         task: TaskID = bar.add_task("run", total=chunks, fps=0.0, rtf=0.0)
-        told = 0.0
+        updated = 0.0
 
         def advance(run: _Run) -> None:
-            nonlocal told
+            nonlocal updated
             now = time.monotonic()
-            if now - told < 0.1:
+            if now - updated < 0.1:
                 bar.advance(task)
                 return
-            told = now
+            updated = now
             bar.update(task, advance=1, fps=run.frames / max(run.wall_s, 1e-9), rtf=run.rtf)
 
         yield advance

@@ -1,4 +1,4 @@
-"""``serve``: the server's life, from the socket to the last signal."""
+"""``serve``: runs the server of a demo until a signal ends it."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _SLACK_S = 3.0
 
 
 def serve_demo(demo: Demo, config: ServerConfig, options: BaseModel | None) -> int:
-    """Serve until a signal ends it; returns the exit code.
+    """Serve a demo until a signal ends it, and return the exit code.
 
-    The first Ctrl-C (or SIGTERM) lets requests and engine end, for as long as ``config.shutdown_timeout_s`` allows; the
-    second one ends the process at once, with exit code 128 + signal.
+    The first SIGINT or SIGTERM starts a graceful shutdown, limited by ``config.shutdown_timeout_s``. The second one
+    ends the process immediately with exit code 128 + signal.
 
     Raises:
-        CommandError: the address cannot be had, or the demo names routes that cannot be had.
+        CommandError: the address cannot be bound, or the routes of the demo cannot be imported.
     """
     try:
         app = create_app(demo, config, options=options)
@@ -43,14 +43,14 @@ def serve_demo(demo: Demo, config: ServerConfig, options: BaseModel | None) -> i
     except OSError as error:
         hint = " with --port" if error.errno == errno.EADDRINUSE else ""
         raise CommandError(f"{error.strerror or error}{hint}") from error
-    for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn's take their place while it runs
+    for number in (signal.SIGINT, signal.SIGTERM):  # replaced by uvicorn's handlers while it runs
         signal.signal(number, _end_now)
     server.run()
     return 0 if server.started else _FAILED
 
 
 class _Server(DemoServer):
-    """Says where the page is when it is there, and ends with Ctrl-C in bounded time."""
+    """Prints the URL of the page after start-up, and limits the time of a shutdown."""
 
     def __init__(self, app: FastAPI, demo: Demo, config: ServerConfig) -> None:
         super().__init__(app, config, log_config=None, access_log=False)
@@ -63,31 +63,31 @@ class _Server(DemoServer):
             announce(self._demo, self._options, self.url)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """uvicorn's own would raise the signal again after a clean end, and wait for the engine after a second one."""
+        """Replace uvicorn's handler, which re-raises the signal and waits for the engine after a second signal."""
         if self.should_exit:
             _end_now(sig, frame)
         self.should_exit = True
-        _log.info("ending; once more to end at once")
-        last_resort = threading.Timer(2 * self._options.shutdown_timeout_s + _SLACK_S, _end_now, (sig, None))
-        last_resort.daemon = True  # it also bounds what runs after the server: threads that the interpreter waits for
-        last_resort.start()
+        _log.info("shutting down; press Ctrl-C again to exit immediately")
+        watchdog = threading.Timer(2 * self._options.shutdown_timeout_s + _SLACK_S, _end_now, (sig, None))
+        watchdog.daemon = True  # also covers threads that the interpreter joins at exit
+        watchdog.start()
 
 
 def announce(demo: Demo, config: ServerConfig, url: str) -> None:
-    """What a person needs to know to open the page."""
+    """Print the URL of the page and who can reach it."""
     token = f"?token={quote(config.token, safe='')}" if config.token else ""
     out.print(f"[bold]{escape(demo.title)}[/]")
     _line("open", f"[bold cyan]{escape(url + token)}[/]")
     _line("video", "WebRTC; WebCodecs where UDP is blocked; MJPEG everywhere")
     _line("for", _audience(config))
-    _line("model", "loading; the page opens meanwhile")
-    _line("end", "Ctrl-C")
+    _line("model", "loading; the page is already available")
+    _line("quit", "Ctrl-C")
 
 
 def _audience(config: ServerConfig) -> str:
     if config.token is not None:
-        return "everybody who has the token"
-    return "this machine only" if config.is_loopback else "[yellow]everybody who reaches this machine[/]"
+        return "clients with the token"
+    return "this machine only" if config.is_loopback else "[yellow]every client that can reach this machine[/]"
 
 
 def _line(name: str, text: str) -> None:

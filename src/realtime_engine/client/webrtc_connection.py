@@ -23,7 +23,7 @@ class WebRtcConnection:
         link = self._grant.links["whep"]
         answer = await self._rest.request("POST", link, grant=self._grant, headers=headers, content=offer)
         try:
-            await self._receiver.accept(answer.text)
+            await self._receiver.set_answer(answer.text)
             await self._receiver.channel_open()
         except (BadAnswerError, PeerClosedError) as error:
             raise TransportError(f"WebRTC could not connect: {error}") from error

@@ -1,4 +1,7 @@
-"""Time as something that is passed in, so that a minute of pacing can run in a millisecond."""
+"""Clocks, deadlines and the event that ends a timed wait early.
+
+Code that waits takes a :class:`Clock`, so that tests replace time: a minute of pacing runs in a millisecond.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ NS_PER_S = 1_000_000_000
 
 
 class Wakeup:
-    """A bell for one sleeping thread: rings are remembered, and answering one clears them all."""
+    """An auto-reset event for one waiting thread."""
 
     __slots__ = ("_event",)
 
@@ -18,49 +21,51 @@ class Wakeup:
         self._event = threading.Event()
 
     def notify(self) -> None:
-        """Ring, from any thread."""
+        """Set the event, from any thread."""
         self._event.set()
 
-    @property
-    def rung(self) -> bool:
-        """Whether a ring waits to be answered."""
+    def is_set(self) -> bool:
+        """Whether the event was set since it was last cleared."""
         return self._event.is_set()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Sleep until rung or until ``timeout_s`` has passed; true when it was rung, which answers the ring."""
-        rung = self.wait_unanswered(timeout_s)
-        if rung:  # a ring right after the timeout stays for the next wait
-            self.answer()
-        return rung
+        """Block until the event is set or ``timeout_s`` has passed; if it was set, clear it and return true."""
+        was_set = self.wait_uncleared(timeout_s)
+        if was_set:  # one that is set right after the timeout stays set for the next wait
+            self.clear()
+        return was_set
 
-    def wait_unanswered(self, timeout_s: float | None = None) -> bool:
-        """Like :meth:`wait`, but the ring stays until :meth:`answer`."""
+    def wait_uncleared(self, timeout_s: float | None = None) -> bool:
+        """Like :meth:`wait`, but the event stays set until :meth:`clear`."""
         return self._event.wait(timeout_s if timeout_s is None else min(timeout_s, threading.TIMEOUT_MAX))
 
-    def answer(self) -> None:
-        """Forget the rings so far."""
+    def clear(self) -> None:
+        """Reset the event."""
         self._event.clear()
 
 
 class Clock(Protocol):
-    """Monotonic time in nanoseconds, and sleeping until a moment of it."""
+    """Monotonic time in nanoseconds, and waiting on it."""
 
-    def now_ns(self) -> int: ...
+    def now_ns(self) -> int:
+        """The current time, in nanoseconds."""
 
     def wait(self, wakeup: Wakeup, until_ns: int | None) -> None:
-        """Return when ``wakeup`` rings or at ``until_ns``; ``None`` waits for the bell alone."""
+        """Block until ``wakeup`` is set or until ``until_ns``; ``None``: until ``wakeup`` is set."""
 
-    def give_way(self) -> None:
-        """Let other threads run for a moment, when there is no time to sleep."""
+    def yield_now(self) -> None:
+        """Let other threads run briefly, for a loop that has no time to wait."""
 
 
 class MonotonicClock:
-    """The machine's own clock."""
+    """The system's monotonic clock."""
 
     def now_ns(self) -> int:
+        """``time.monotonic_ns()``."""
         return time.monotonic_ns()
 
     def wait(self, wakeup: Wakeup, until_ns: int | None) -> None:
+        """Block until ``wakeup`` is set or until ``until_ns``; ``None``: until ``wakeup`` is set."""
         if until_ns is None:
             wakeup.wait()
             return
@@ -68,8 +73,9 @@ class MonotonicClock:
         if remaining_ns > 0:
             wakeup.wait(remaining_ns / NS_PER_S)
 
-    def give_way(self) -> None:
-        time.sleep(1e-6)  # long enough for a thread that waits for the interpreter to get it, unlike sleep(0)
+    def yield_now(self) -> None:
+        """Sleep for a microsecond: unlike ``sleep(0)``, long enough for a thread that waits for the GIL to get it."""
+        time.sleep(1e-6)
 
 
 MONOTONIC = MonotonicClock()
@@ -78,8 +84,11 @@ MONOTONIC = MonotonicClock()
 class Deadlines:
     """Absolute deadlines ``interval_ns`` apart.
 
-    A tick that ends after the next deadline makes the next one begin at once, on the newest deadline that has passed;
-    older ones are skipped. So a late tick shifts nothing, and a long stall is followed by one tick, not by many.
+    A tick that ends after the next deadline makes the next tick start at once, on the newest deadline that has passed;
+    older ones are skipped. So late ticks cause no drift, and a long stall is followed by one tick, not by a burst.
+
+    Attributes:
+        next_ns: the next deadline.
     """
 
     __slots__ = ("_interval_ns", "next_ns")
@@ -89,11 +98,11 @@ class Deadlines:
         self.next_ns = now_ns
 
     def resume(self, now_ns: int) -> None:
-        """After idleness: due now, but never earlier than one interval after the last tick."""
+        """After an idle period: due now, but not earlier than one interval after the last tick."""
         self.next_ns = max(self.next_ns, now_ns)
 
     def tick_ended(self, now_ns: int) -> int:
-        """Move on to the next deadline; returns how many deadlines have passed already (0 when in time)."""
+        """Advance to the next deadline; returns how many deadlines have passed already (0: in time)."""
         self.next_ns += self._interval_ns
         if now_ns < self.next_ns:
             return 0
@@ -106,7 +115,7 @@ class Deadlines:
 
 
 class Deadline:
-    """A moment ``timeout`` seconds from now."""
+    """A timeout measured from now on the monotonic clock."""
 
     __slots__ = ("timeout", "_end")
 
@@ -115,5 +124,5 @@ class Deadline:
         self._end = time.monotonic() + timeout
 
     def remaining(self) -> float:
-        """Seconds, 0 when it has passed."""
+        """Seconds left, from 0 to the longest wait that a lock accepts."""
         return min(max(0.0, self._end - time.monotonic()), threading.TIMEOUT_MAX)

@@ -121,6 +121,9 @@ class RealtimeInterface(Protocol):
         session could not be admitted again. Without it the loop detaches and attaches.
     ``copies_conditioning``
         True when the engine copies each mapping of ``due`` before anything may change it; saves the loop doing so.
+    ``close()``
+        Release what the engine holds besides its sessions, such as threads. Called, if at all, after the last other
+        call, by the code that built the engine.
     ``pending_sessions``
         Collection of ids that are attached and not yet seeded; the loop answers their Attach once they leave it.
     """

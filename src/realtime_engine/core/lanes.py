@@ -114,6 +114,9 @@ class InlineLane:
     def sync(self) -> None:
         return None
 
+    def close(self) -> None:
+        return None
+
 
 def inline_lanes() -> Lanes:
     lane = InlineLane()
@@ -247,14 +250,16 @@ class _FutureCompletion:
 class ThreadLane:
     """Runs work in order on one worker thread; what it raises comes out of the completion's ``wait``.
 
-    The thread is a daemon, so that work that never ends cannot keep the process from ending; it ends with the lane.
+    The thread is a daemon, so that work that never ends cannot keep the process from ending. It ends with
+    :meth:`close`, or when the lane is garbage-collected.
     """
 
     def __init__(self, name: str) -> None:
         self._orders: SimpleQueue[_Order | None] = SimpleQueue()
         self._last: Future[None] | None = None
-        threading.Thread(target=_work_off, args=(self._orders,), name=name, daemon=True).start()
-        weakref.finalize(self, self._orders.put, None)
+        self._thread = threading.Thread(target=_work_off, args=(self._orders,), name=name, daemon=True)
+        self._thread.start()
+        self._end = weakref.finalize(self, self._orders.put, None)
 
     def submit(self, work: Callable[[], None], after: Iterable[Completion] = ()) -> Completion:
         self._last = Future()
@@ -264,6 +269,11 @@ class ThreadLane:
     def sync(self) -> None:
         if self._last is not None:
             self._last.exception()  # waits; whoever holds the completion deals with the error
+
+    def close(self) -> None:
+        """End the thread once it has run what was submitted, and wait for its end. Nothing may be submitted after."""
+        self._end()
+        self._thread.join()
 
 
 _Order: TypeAlias = tuple["Future[None]", tuple[Completion, ...], Callable[[], None]]

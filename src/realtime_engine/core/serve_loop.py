@@ -1,9 +1,11 @@
-"""The loop behind :func:`~realtime_engine.core.serve.default_serve`, as it runs on the engine's thread."""
+"""The loop of :func:`~realtime_engine.core.serve.default_serve`, as it runs on the engine's thread."""
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from .clock import NS_PER_S, Clock, Deadlines, Wakeup
@@ -30,20 +32,56 @@ from .messages import (
 from .monitor import ServeMonitor
 from .outbox import Outbox, OutboxItem
 from .session import Applied, Identities, PendingDetaches, PendingReplies, Session
-from .stepper import Outcome, Stepper
+from .stepper import Outcome, Stepper, StepperOptions
 from .values import snapshot
 
 logger = logging.getLogger(__name__)
 
 _STOPPING = "the engine is stopping"
-_MAX_WITHOUT_REST_NS = 200_000
+_MAX_WITHOUT_YIELD_NS = 200_000
+
+
+@dataclass(frozen=True)
+class ServeOptions:
+    """How an engine is served.
+
+    Attributes:
+        tick_interval_s: seconds between chunks; ``None`` follows the manifest's ``rate_hz``, 0 runs flat out.
+        max_consecutive_failures: failed steps in a row after which a session is ended.
+        max_chunks: chunks after which each epoch of a session finishes, unless its rollout ends before; ``None``: no
+            limit.
+
+    Raises:
+        ValueError: naming the field.
+    """
+
+    tick_interval_s: float | None = None
+    max_consecutive_failures: int = 10
+    max_chunks: int | None = None
+
+    def __post_init__(self) -> None:
+        interval = self.tick_interval_s
+        if interval is not None and not (math.isfinite(interval) and interval >= 0):
+            raise ValueError(f"tick_interval_s must be a finite number of seconds, 0 or more, got {interval!r}")
+        if self.max_consecutive_failures < 1:
+            raise ValueError(f"max_consecutive_failures must be 1 or more, got {self.max_consecutive_failures!r}")
+        if self.max_chunks is not None and self.max_chunks < 1:
+            raise ValueError(f"max_chunks must be 1 or more, or None for no limit, got {self.max_chunks!r}")
 
 
 class ServeLoop:
-    """Everything that happens to one engine, on one thread: :meth:`run` from start to end.
+    """Serves one engine on the calling thread: :meth:`run`.
 
-    A round: apply what the inbox holds, step everybody who is due, send chunks and events, call finalize, sleep until
-    the next deadline. With nobody due it sleeps until there is input.
+    A round: apply the inbox, step the sessions that are due, send chunks and events, call finalize, sleep until the
+    next deadline. With no session to step it sleeps until there is input.
+
+    Args:
+        engine: Level 1 of the contract.
+        inbox: messages to apply.
+        outbox: receives chunks and events; closed at the end.
+        options: rate and limits.
+        clock: time.
+        monitor: counters to update.
     """
 
     def __init__(
@@ -51,37 +89,33 @@ class ServeLoop:
         engine: RealtimeInterface,
         inbox: Inbox,
         outbox: Outbox,
+        options: ServeOptions,
         *,
-        tick_interval_s: float | None,
         clock: Clock,
         monitor: ServeMonitor,
-        max_consecutive_failures: int,
-        max_chunks: int | None = None,
     ) -> None:
         self._engine = engine
         self._inbox = inbox
         self._outbox = outbox
-        self._tick_interval_s = tick_interval_s
+        self._options = options
         self._clock = clock
         self._monitor = monitor
         monitor.outbox = outbox
-        self._max_failures = max_consecutive_failures
-        self._max_chunks = max_chunks
         self._engine_copies = getattr(engine, "copies_conditioning", False) is True
         self._log = LogLimiter(logger, clock)
         self._wakeup = Wakeup()
         self._sleeping = False
         self._stopping = False
-        self._rested_ns = 0
+        self._yielded_ns = 0
 
         self._sessions: dict[str, Session] = {}
         self._due: dict[str, Session] = {}  # stepped together
-        self._apart: dict[str, Session] = {}  # stepped one by one, because they failed lately
-        self._arriving: dict[str, SessionEvent] = {}  # the answer that waits until the session is seeded
-        self._held = PendingReplies()
-        self._fresh: list[tuple[Session, int]] = []  # Actions that the next step applies, and when they came
+        self._quarantined: dict[str, Session] = {}  # stepped one by one, because they failed recently
+        self._unseeded_replies: dict[str, SessionEvent] = {}  # sent once the session is seeded
+        self._pending_replies = PendingReplies()
+        self._new_actions: list[tuple[Session, int]] = []  # applied by the next step, with their time of arrival
         self._identities = Identities()
-        self._releases = PendingDetaches(self._release_engine_side, self._log)
+        self._pending_detaches = PendingDetaches(self._detach_engine, self._log)
         self._handlers: dict[type, Callable[[Any, int], None]] = {
             Attach: self._attach,
             Detach: self._detach,
@@ -90,10 +124,10 @@ class ServeLoop:
             SetActive: self._set_active,
         }
 
-    # -- the thread's life
+    # -- life cycle
 
     def request_stop(self) -> None:
-        """From any thread: finish the tick and end."""
+        """Finish the tick and end; may be called from any thread."""
         self._stopping = True
         self._wakeup.notify()
 
@@ -103,18 +137,10 @@ class ServeLoop:
             manifest = call_hook(self._engine.manifest)
             if not isinstance(manifest, EngineManifest):
                 raise EngineContractError(f"manifest() must return an EngineManifest, got {manifest!r}")
-            self._stepper = Stepper(
-                self._engine,
-                self._sessions,
-                depth=manifest.pipeline_depth_chunks,
-                clock=self._clock,
-                monitor=self._monitor,
-                log=self._log,
-                emit=self._emit_chunks,
-                leaving=lambda session: self._held.holds(session.session_id),
-                interrupted=lambda: self._stopping,
-                max_chunks=self._max_chunks,
+            stepper_options = StepperOptions(
+                self._clock, self._monitor, self._log, manifest.pipeline_depth_chunks, self._options.max_chunks
             )
+            self._stepper = Stepper(self._engine, self._sessions, self, stepper_options)
             deadlines = Deadlines(self._interval_ns(manifest.rate_hz), self._clock.now_ns())
             with self._inbox.listening(self._wake_if_sleeping):
                 self._serve(deadlines)
@@ -124,8 +150,8 @@ class ServeLoop:
             self._log.flush()
 
     def _interval_ns(self, rate_hz: float) -> int:
-        seconds = 1.0 / rate_hz if self._tick_interval_s is None else self._tick_interval_s
-        return round(seconds * NS_PER_S)
+        interval_s = self._options.tick_interval_s
+        return round((1.0 / rate_hz if interval_s is None else interval_s) * NS_PER_S)
 
     def _serve(self, deadlines: Deadlines) -> None:
         while not self._stopping:
@@ -138,7 +164,7 @@ class ServeLoop:
 
     @property
     def _steppable(self) -> bool:
-        return bool(self._due or self._apart or self._stepper.primed)
+        return bool(self._due or self._quarantined or self._stepper.primed)
 
     def _tick_at(self, deadlines: Deadlines) -> None:
         while self._clock.now_ns() < deadlines.next_ns and not self._stopping:
@@ -147,24 +173,24 @@ class ServeLoop:
             return
         self.apply_inbox()
         if not self._steppable:
-            return  # everybody has left or paused: the beat starts anew with the next arrival
+            return
         self.tick()
         now = self._clock.now_ns()
         self._monitor.overruns += deadlines.tick_ended(now)
         if now >= deadlines.next_ns:
-            self._let_others_run(now)
+            self._yield_to_readers(now)
 
-    def _let_others_run(self, now: int) -> None:
-        """A loop that is never in time does not sleep, but the readers need the interpreter too."""
-        patience = _MAX_WITHOUT_REST_NS if self._outbox.backlog else 10 * _MAX_WITHOUT_REST_NS
-        if now - self._rested_ns > patience:
-            self._clock.give_way()
-            self._rested_ns = self._clock.now_ns()
+    def _yield_to_readers(self, now: int) -> None:
+        """Release the GIL now and then in a loop that is always late and never sleeps."""
+        limit = _MAX_WITHOUT_YIELD_NS if self._outbox.backlog else 10 * _MAX_WITHOUT_YIELD_NS
+        if now - self._yielded_ns > limit:
+            self._clock.yield_now()
+            self._yielded_ns = self._clock.now_ns()
 
     def _sleep_until_input(self) -> None:
-        self._sleeping = True  # before looking: a put after the look rings the bell
+        self._sleeping = True  # set before the check, so that a put after the check wakes the loop
         if self._inbox.empty() and not self._stopping:
-            self._clock.wait(self._wakeup, self._releases.next_ns)
+            self._clock.wait(self._wakeup, self._pending_detaches.next_ns)
         self._sleeping = False
 
     def _wake_if_sleeping(self) -> None:
@@ -184,7 +210,7 @@ class ServeLoop:
             for session_id, error in last.failures.items():
                 self._log.error("a session failed", error, session_id)
         for session in list(self._sessions.values()):
-            self._end(session)
+            self._end_session(session)
 
     # -- one round
 
@@ -192,105 +218,117 @@ class ServeLoop:
         """Apply every message that has arrived, in order."""
         for received_ns, msg in self._inbox.drain_stamped():
             self._handlers[type(msg)](msg, received_ns)
-        if self._releases.waiting:
-            self._releases.retry(self._clock.now_ns())
-        if self._arriving:
-            self._announce_seeded(paused_only=True)
+        if self._pending_detaches:
+            self._pending_detaches.retry_due(self._clock.now_ns())
+        if self._unseeded_replies:
+            self._reply_to_seeded(paused_only=True)
         if not self._steppable:
-            self._fresh.clear()
+            self._new_actions.clear()
 
     def tick(self) -> None:
-        """Step everybody who is due, once."""
+        """Step every session that is due, once."""
         begin = self._clock.now_ns()
-        self._record_input(begin)
+        self._record_input_latency(begin)
         outcome = Outcome()
-        due = self._take_due()
+        due = self._take_conditioning()
         if due or self._stepper.primed:
-            self._stepper.step(due, outcome, flush=bool(self._apart or not due))
-        for session in list(self._apart.values()):
+            self._stepper.step(due, outcome, flush=bool(self._quarantined or not due))
+        for session in list(self._quarantined.values()):
             self._stepper.step({session.session_id: session.take_conditioning()}, outcome, flush=True)
         self._stepper.finalize(outcome)
-        self._judge(outcome)
-        if self._held and not self._stepper.primed:
-            self._put(self._held.take())
+        self._handle_outcome(outcome)
+        if self._pending_replies and not self._stepper.primed:
+            self._put(self._pending_replies.pop())
         self._monitor.ticks += 1
         self._monitor.step.record(self._clock.now_ns() - begin)
 
-    def _take_due(self) -> dict[str, Mapping[str, Any]]:
+    def _take_conditioning(self) -> dict[str, Mapping[str, Any]]:
         if self._engine_copies:
             return {sid: s.take_conditioning() if s.events else s.conditioning for sid, s in self._due.items()}
         return {sid: s.take_conditioning() if s.events else dict(s.conditioning) for sid, s in self._due.items()}
 
-    def _record_input(self, begin: int) -> None:
-        for session, received_ns in self._fresh:
+    def _record_input_latency(self, begin: int) -> None:
+        for session, received_ns in self._new_actions:
             if session.steppable and self._sessions.get(session.session_id) is session:
                 self._monitor.input_to_step.record(begin - received_ns)
-        self._fresh.clear()
+        self._new_actions.clear()
 
-    def _emit_chunks(self, chunks: list[Chunk]) -> None:
-        if self._arriving:
-            self._announce_seeded()
+    # -- the stepper's owner
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the loop is stopping."""
+        return self._stopping
+
+    def send_chunks(self, chunks: list[Chunk]) -> None:
+        """Send the chunks of one step, after the replies that precede them and before those that follow."""
+        if self._unseeded_replies:
+            self._reply_to_seeded()
         if chunks:
             self._put(chunks)
             self._monitor.chunks += len(chunks)
-        if self._held:
-            self._put(self._held.step_passed())
+        if self._pending_replies:
+            self._put(self._pending_replies.on_step())
 
-    # -- failures
+    def awaits_chunks(self, session: Session) -> bool:
+        """Whether a pause is not answered yet because the session's chunks are still in the pipeline."""
+        return self._pending_replies.has(session.session_id)
 
-    def _judge(self, outcome: Outcome) -> None:
-        """Tell those who failed, part with those who do so for good, and let the others back in."""
+    # -- outcome of a tick
+
+    def _handle_outcome(self, outcome: Outcome) -> None:
+        """Report failures and ends of rollouts, and release sessions from quarantine."""
         if outcome.failures:
-            self._judge_failures(outcome.failures)
-        made_chunks = set(outcome.emitted) if self._apart else ()
-        for session in list(self._apart.values()):
+            self._handle_failures(outcome.failures)
+        made_chunks = set(outcome.emitted) if self._quarantined else ()
+        for session in list(self._quarantined.values()):
             if session.session_id in made_chunks and session.session_id not in outcome.failures:
-                session.trust.stepped_cleanly()
-                self._place(session)
+                session.quarantine.record_success()
+                self._schedule(session)
         for session_id in outcome.finished:
             self._finish(session_id)
-        if self._arriving:
-            self._announce_seeded()
+        if self._unseeded_replies:
+            self._reply_to_seeded()
 
-    def _judge_failures(self, failures: Mapping[str, BaseException]) -> None:
+    def _handle_failures(self, failures: Mapping[str, BaseException]) -> None:
         unseeded = self._unseeded()
         for session_id, error in failures.items():
             session = self._sessions.get(session_id)
             if session is None:
                 continue
             if session_id in unseeded:
-                self._refuse_unseeded(session, error)
+                self._reject_unseeded(session, error)
             else:
-                self._failed(session, error)
+                self._fail(session, error)
 
-    def _finish(self, session_id: str) -> None:
-        """Its last chunk is out: step it no more and report the end, unless it failed fatally in the same tick."""
-        session = self._sessions.get(session_id)
-        if session is not None:
-            self._announce(session)
-            self._place(session)
-            self._send(Finished(session_id, epoch=session.epoch))
-
-    def _failed(self, session: Session, error: BaseException) -> None:
-        self._announce(session)
-        session.trust.failed(self._monitor.ticks)
+    def _fail(self, session: Session, error: BaseException) -> None:
+        self._reply_to_attach(session)
+        session.quarantine.record_failure(self._monitor.ticks)
         self._log.error("a session failed", error, session.session_id)
-        if session.trust.failures_in_row >= self._max_failures:
-            self._end(session, because=error)
+        if session.quarantine.failures_in_row >= self._options.max_consecutive_failures:
+            self._end_session(session, because=error)
         else:
             self._monitor.failed += 1
             self._send(Failed(session.session_id, describe(error), epoch=session.epoch))
-            self._place(session)
+            self._schedule(session)
 
-    def _refuse_unseeded(self, session: Session, error: BaseException) -> None:
+    def _finish(self, session_id: str) -> None:
+        """Report the end of a rollout, unless the session failed fatally in the same tick."""
+        session = self._sessions.get(session_id)
+        if session is not None:
+            self._reply_to_attach(session)
+            self._schedule(session)
+            self._send(Finished(session_id, epoch=session.epoch))
+
+    def _reject_unseeded(self, session: Session, error: BaseException) -> None:
         self._log.error("a session could not be seeded", error, session.session_id)
-        answer = self._arriving.pop(session.session_id, None)
-        if isinstance(answer, Attached):
-            self._forget(session)
-            self._releases.release(session.session_id, self._clock.now_ns())
+        reply = self._unseeded_replies.pop(session.session_id, None)
+        if isinstance(reply, Attached):
+            self._remove(session)
+            self._pending_detaches.detach(session.session_id, self._clock.now_ns())
             self._reject(session.session_id, describe(error))
         else:
-            self._end(session, because=error)
+            self._end_session(session, because=error)
 
     def _unseeded(self) -> frozenset[str]:
         try:
@@ -304,10 +342,10 @@ class ServeLoop:
     def _attach(self, msg: Attach, received_ns: int) -> None:
         session = self._sessions.get(msg.session_id)
         if session is not None:
-            self._announce(session)
+            self._reply_to_attach(session)
             self._send(Attached(session.session_id, epoch=session.epoch))
             return
-        if not self._releases.settle(msg.session_id):
+        if not self._pending_detaches.retry_now(msg.session_id):
             self._reject(msg.session_id, f"session {msg.session_id!r} could not be released yet: try again later")
             return
         try:
@@ -316,32 +354,32 @@ class ServeLoop:
             self._reject(msg.session_id, reason_of(error) or "the engine is full")
         except BaseException as error:
             self._log.error("attach failed", error, msg.session_id)
-            self._releases.release(msg.session_id, self._clock.now_ns())
+            self._pending_detaches.detach(msg.session_id, self._clock.now_ns())
             self._reject(msg.session_id, describe(error))
         else:
-            epoch, seq = self._identities.begin(msg.session_id)
+            epoch, seq = self._identities.allocate(msg.session_id)
             session = self._sessions[msg.session_id] = Session(msg.session_id, msg.context, epoch, seq)
-            self._place(session)
-            self._arriving[msg.session_id] = Attached(msg.session_id, epoch=epoch)
+            self._schedule(session)
+            self._unseeded_replies[msg.session_id] = Attached(msg.session_id, epoch=epoch)
 
     def _detach(self, msg: Detach, received_ns: int) -> None:
         session = self._sessions.get(msg.session_id)
         if session is not None:
-            self._end(session)
+            self._end_session(session)
             return
-        epoch = self._identities.epoch(msg.session_id)
-        if self._releases.settle(msg.session_id):
+        epoch = self._identities.last_epoch(msg.session_id)
+        if self._pending_detaches.retry_now(msg.session_id):
             self._send(Detached(msg.session_id, epoch=epoch))
         else:
-            self._send(Failed(msg.session_id, "the engine does not let go of it yet", fatal=True, epoch=epoch))
+            self._send(Failed(msg.session_id, "the engine could not release it yet", fatal=True, epoch=epoch))
 
     def _reset(self, msg: Reset, received_ns: int) -> None:
         session = self._sessions.get(msg.session_id)
         if session is None:
             self._reject(msg.session_id, f"session {msg.session_id!r} is not attached")
             return
-        self._announce(session)
-        self._put(self._held.take(msg.session_id))
+        self._reply_to_attach(session)
+        self._put(self._pending_replies.pop(msg.session_id))
         context = msg.context or session.context
         try:
             self._reset_engine(SessionInit(msg.session_id, snapshot(context)))
@@ -349,11 +387,11 @@ class ServeLoop:
             self._reject(msg.session_id, str(refused))
         except BaseException as error:
             self._log.error("reset failed", error, msg.session_id)
-            self._end(session, because=error)
+            self._end_session(session, because=error)
         else:
             session.begin_epoch(context, session.epoch + 1)
-            self._place(session)
-            self._arriving[msg.session_id] = ResetDone(msg.session_id, epoch=session.epoch)
+            self._schedule(session)
+            self._unseeded_replies[msg.session_id] = ResetDone(msg.session_id, epoch=session.epoch)
 
     def _reset_engine(self, init: SessionInit) -> None:
         reset = getattr(self._engine, "reset", None)
@@ -372,42 +410,43 @@ class ServeLoop:
             self._reject(msg.session_id, f"session {msg.session_id!r} is not attached")
             return
         session.apply(msg.conditioning, tuple(msg.events), Applied(msg.action_id, received_ns))
-        self._fresh.append((session, received_ns))
+        self._new_actions.append((session, received_ns))
 
     def _set_active(self, msg: SetActive, received_ns: int) -> None:
         session = self._sessions.get(msg.session_id)
         if session is None:
             self._reject(msg.session_id, f"session {msg.session_id!r} is not attached")
             return
-        self._announce(session)
+        self._reply_to_attach(session)
         session.active = msg.active
-        self._place(session)
-        answer = ActiveChanged(session.session_id, msg.active, epoch=session.epoch)
+        self._schedule(session)
+        reply = ActiveChanged(session.session_id, msg.active, epoch=session.epoch)
         if self._stepper.primed and not msg.active:
-            self._held.hold(answer, self._stepper.depth - 1)  # its chunks in flight go out first
+            self._pending_replies.add(reply, self._stepper.depth - 1)  # its chunks in flight are sent first
         else:
-            self._send(answer)
+            self._send(reply)
 
     # -- membership
 
-    def _place(self, session: Session) -> None:
-        """Put a session where its state belongs: with the others, apart, or nowhere while it is not stepped."""
+    def _schedule(self, session: Session) -> None:
+        """Put a session where its state belongs: stepped with others, stepped alone, or not stepped."""
         self._due.pop(session.session_id, None)
-        self._apart.pop(session.session_id, None)
+        self._quarantined.pop(session.session_id, None)
         if session.steppable:
-            (self._apart if session.trust.apart else self._due)[session.session_id] = session
+            group = self._quarantined if session.quarantine.quarantined else self._due
+            group[session.session_id] = session
 
-    def _forget(self, session: Session) -> None:
-        for table in (self._sessions, self._due, self._apart):
+    def _remove(self, session: Session) -> None:
+        for table in (self._sessions, self._due, self._quarantined):
             table.pop(session.session_id, None)
-        self._identities.end(session.session_id, session.epoch, session.seq)
+        self._identities.store(session.session_id, session.epoch, session.seq)
 
-    def _end(self, session: Session, because: BaseException | None = None) -> None:
-        """Detach a session and say so: ``Detached``, or ``Failed(fatal=True)`` if it ends by, or with, an error."""
-        self._announce(session)
-        self._put(self._held.take(session.session_id))
-        self._forget(session)
-        error = self._releases.release(session.session_id, self._clock.now_ns())
+    def _end_session(self, session: Session, because: BaseException | None = None) -> None:
+        """Detach a session and report it: ``Detached``, or ``Failed(fatal=True)`` when it ends by or with an error."""
+        self._reply_to_attach(session)
+        self._put(self._pending_replies.pop(session.session_id))
+        self._remove(session)
+        error = self._pending_detaches.detach(session.session_id, self._clock.now_ns())
         because = because or error
         if because is None:
             self._send(Detached(session.session_id, epoch=session.epoch))
@@ -415,34 +454,35 @@ class ServeLoop:
             self._monitor.failed += 1
             self._send(Failed(session.session_id, describe(because), fatal=True, epoch=session.epoch))
 
-    def _release_engine_side(self, session_id: str) -> None:
+    def _detach_engine(self, session_id: str) -> None:
         call_hook(self._engine.detach, session_id)
 
     # -- events
 
-    def _announce_seeded(self, *, paused_only: bool = False) -> None:
-        """Answer the arrivals that are seeded by now; a paused one need not be stepped, so it does not wait."""
+    def _reply_to_seeded(self, *, paused_only: bool = False) -> None:
+        """Answer the attaches and resets of sessions that are seeded, or paused: those are not stepped to be seeded."""
         unseeded = self._unseeded()
-        for session_id in list(self._arriving):
+        for session_id in list(self._unseeded_replies):
             session = self._sessions[session_id]
             ready = not session.active if paused_only else session_id not in unseeded
             if ready:
-                self._announce(session)
+                self._reply_to_attach(session)
 
-    def _announce(self, session: Session) -> None:
-        answer = self._arriving.pop(session.session_id, None)
-        if answer is not None:
-            self._send(answer)
+    def _reply_to_attach(self, session: Session) -> None:
+        """Answer the session's attach or reset, if it is not answered yet."""
+        reply = self._unseeded_replies.pop(session.session_id, None)
+        if reply is not None:
+            self._send(reply)
 
     def _reject(self, session_id: str, reason: str) -> None:
         self._monitor.rejected += 1
         session = self._sessions.get(session_id)
-        epoch = session.epoch if session is not None else self._identities.epoch(session_id)
+        epoch = session.epoch if session is not None else self._identities.last_epoch(session_id)
         self._send(Rejected(session_id, reason, epoch=epoch))
 
     def _send(self, event: SessionEvent) -> None:
-        if self._held.holds(event.session_id):
-            self._held.hold(event, self._stepper.depth - 1)  # never before an older answer
+        if self._pending_replies.has(event.session_id):
+            self._pending_replies.add(event, self._stepper.depth - 1)  # not before an older reply
         else:
             self._put((event,))
 
@@ -458,4 +498,4 @@ class ServeLoop:
 
 
 class _NotReleased(Exception):
-    """A reset was refused with the session untouched."""
+    """A reset was refused and the session is unchanged."""

@@ -19,6 +19,7 @@ __all__ = [
     "checked_manifest",
     "checked_stages",
     "name_of",
+    "run_stages",
     "session_in",
 ]
 
@@ -32,7 +33,8 @@ class StageBatch:
 
     Attributes:
         slots: row -> session id, the whole arena; ``None`` for a row that takes no part in this step.
-        conditioning: session id -> conditioning of this step; a stage may change it.
+        conditioning: session id -> conditioning of this step; a stage may change it. HOT and DEFERRED see a heavy value
+            (see :class:`StageModel`) from the step on in which its encode has ended, and the previous value until then.
         due: the sessions that this step advances.
         ages: row -> chunks made since the row was seeded (0 for the first).
         data: workspace that earlier stages leave for later ones of the same batch.
@@ -109,8 +111,8 @@ class StageModel(Protocol):
     ``heavy_equal(previous, wanted) -> bool``
         Equality of two mappings of heavy values, for models that carry tensors or revisions.
     ``heavy_policy() -> str``
-        ``"sit_out"`` (the default): a row is left out of HOT until its encode has ended. ``"keep_running"``: the row
-        goes on with the old value meanwhile, so its ENCODE must not disturb a HOT of the same row beside it.
+        ``"sit_out"`` (the default): a row is left out of HOT until its encode has ended. ``"keep_running"``: HOT runs
+        the row with the old value during the encode, so ENCODE must not change what a HOT of the same row reads.
     ``seed_ready(pending) -> bool``
         Whether the rows that wait (row -> attach context) may be seeded now. Absent: always.
     ``cuda_device() -> Any``
@@ -161,6 +163,12 @@ def check_outputs(batch: StageBatch) -> None:
         raise EngineContractError(f"stages must fill batch.outputs[session_id], got {type(outputs).__name__}")
     if not outputs.keys() <= batch.due and _has_odd_key(outputs):
         raise EngineContractError(f"stages must fill batch.outputs[session_id], got the keys {list(outputs)[:4]}")
+
+
+def run_stages(stages: list[Stage], batch: StageBatch) -> None:
+    """Run the stages of one lane, in order."""
+    for stage in stages:
+        call_hook(stage, batch)
 
 
 def name_of(model: object) -> str:

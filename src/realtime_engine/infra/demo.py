@@ -1,4 +1,4 @@
-"""What a model author declares: everything between their model and a person in front of a browser."""
+"""The declaration of a demo: how a model becomes an interactive session in the browser."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ ValueRange: TypeAlias = Literal["uint8", "zero_one", "minus_one_one"]
 
 @dataclass(frozen=True)
 class FrameFormat:
-    """How a chunk's output becomes frames.
+    """Layout and value range of the output of a chunk.
 
     Attributes:
-        layout: order of its axes: b batch, v view, t time, c channel, h height, w width.
+        layout: order of the axes: b batch, v view, t time, c channel, h height, w width.
         value_range: ``uint8`` 0 to 255, ``zero_one`` floats 0 to 1, ``minus_one_one`` floats -1 to 1.
 
     Raises:
-        ValueError: naming the field.
+        ValueError: a field is invalid; the message names it.
     """
 
     layout: Layout = "thwc"
@@ -44,29 +44,30 @@ class FrameFormat:
 
 @dataclass(frozen=True, eq=False)
 class Demo:
-    """A model that people can open in a browser.
+    """A model that is served as an interactive demo.
 
     Attributes:
-        name: goes into addresses and commands: lower-case letters, digits and hyphens.
-        title: for people.
-        build: makes the engine out of the options (an instance of ``options``; ``None`` when that is ``None``). Heavy
-            imports belong inside it.
-        controls: what the demo reads of its players' hands.
-        to_conditioning: what a player holds -> the engine's conditioning for that player's session. Called before
-            each step, so it should be quick. The key ``"events"`` is kept for edges.
-        frames: how a chunk's output becomes frames.
-        description: a sentence or two for people.
-        options: pydantic model of what the person who serves the demo chooses; the command line makes flags of it.
-        required_context: names of fields that a client must have set before its session begins.
-        context: fields -> what the session begins with. Without it, the fields that the client has set.
-        page: folder of the demo's own page, with an ``index.html``; served under the demo's own prefix.
+        name: used in URLs and commands: lower-case letters, digits and hyphens.
+        title: display name.
+        build: creates the engine from the options (an instance of ``options``, or ``None`` without options). Import
+            heavy packages inside it.
+        controls: the controls that the demo reads.
+        to_conditioning: maps the control window of a session to its conditioning. Called for each input, so it should
+            be fast. The key ``"events"`` is reserved for edges.
+        frames: layout and value range of the output.
+        description: one or two sentences for the page.
+        options: pydantic model of the options of the server operator; each becomes a flag of the command line.
+        required_context: names of fields that a client must set before its session starts.
+        context: maps the fields to the initial context of a session; by default, the fields that the client has set.
+        page: folder of the demo's own page with an ``index.html``, served under the prefix of the demo.
         routes: ``"module:attribute"`` of the demo's own routes, imported only when the demo is served.
-        max_chunks: chunks after which a rollout finishes, counted from each attach or reset; ``None``: no limit.
-        video_input: what the demo takes of its clients' video (``True``: a default :class:`VideoInput`); ``None`` or
-            ``False``: none. Frames come to ``to_conditioning`` as ``window.video``.
+        video_input: accepted video of clients (``True`` for a default :class:`VideoInput`); ``None`` or ``False`` for
+            none. ``to_conditioning`` gets the frames as ``window.video``.
+        max_chunks: number of chunks after which a rollout finishes, counted from each attach or reset; ``None`` for no
+            limit.
 
     Raises:
-        ValueError: naming the field, what was given and what was expected.
+        ValueError: a field is invalid; the message names it, the value and what is expected.
     """
 
     name: str
@@ -103,10 +104,10 @@ class Demo:
         self._check_own_page()
 
     def build_engine(self, options: BaseModel | None = None) -> RealtimeInterface:
-        """The engine, from ``options`` or else their defaults.
+        """Build the engine from ``options``, or from their defaults.
 
         Raises:
-            TypeError: when ``options`` are not the demo's, or ``build`` returns something that is no engine.
+            TypeError: ``options`` has the wrong type, or ``build`` does not return an engine.
         """
         if options is None and self.options is not None:
             options = self.options()
@@ -124,17 +125,17 @@ class Demo:
 
     @property
     def takes_video(self) -> VideoInput | None:
-        """What it takes of its clients' video, ``None`` if nothing."""
+        """Accepted video of clients; ``None`` if the demo takes none."""
         if isinstance(self.video_input, VideoInput):
             return self.video_input
         return VideoInput() if self.video_input else None
 
     def missing_context(self, fields: BaseModel | None) -> tuple[str, ...]:
-        """Names in ``required_context`` that nobody has set, or set to ``None`` or to nothing but spaces."""
+        """Names in ``required_context`` that are not set, or set to ``None`` or blank text."""
         return tuple(name for name in self.required_context if not _is_given(fields, name))
 
     def attach_context(self, fields: BaseModel | None) -> Mapping[str, Any]:
-        """What a session with these fields begins with."""
+        """The initial context of a session with these fields."""
         if self.context is not None:
             return self.context(fields)
         return {} if fields is None else fields.model_dump(exclude_unset=True)
@@ -145,7 +146,7 @@ class Demo:
                 f"name must be lower-case letters, digits and hyphens, such as 'my-model', got {self.name!r}"
             )
         if not isinstance(self.title, str) or not self.title.strip():
-            raise ValueError(f"title must be a text for people, got {self.title!r}")
+            raise ValueError(f"title must be a non-empty text, got {self.title!r}")
         _check_kind("description", self.description, str)
 
     def _check_options(self) -> None:
@@ -172,12 +173,12 @@ class Demo:
 
 
 def is_import_target(text: object) -> bool:
-    """Whether ``text`` reads ``package.module:attribute``."""
+    """Whether ``text`` has the form ``package.module:attribute``."""
     return isinstance(text, str) and re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*", text) is not None
 
 
 def _is_stage_model(built: object) -> bool:
-    """Whether it is the model that goes into an engine."""
+    """Whether ``built`` is a stage model, which an engine wraps."""
     return all(hasattr(built, name) for name in ("stages", "seed")) and not hasattr(built, "step")
 
 
@@ -193,7 +194,7 @@ def _check_function(name: str, function: object, argument: str) -> None:
         inspect.signature(function).bind(None)
     except TypeError as error:
         raise ValueError(f"{name} must take one argument, {argument}: {error}") from None
-    except ValueError:  # some built-in functions show no signature; the call will tell
+    except ValueError:  # some built-in functions have no signature
         return
 
 

@@ -1,4 +1,4 @@
-"""Optional dependencies, imported when they are needed."""
+"""Lazy import of optional dependencies."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any
 
 
 class MissingDependencyError(ImportError):
-    """A package that an extra brings is not installed."""
+    """A package of an extra is not installed."""
 
 
 def require(module: str, extra: str, purpose: str) -> Any:
-    """Import ``module`` and return it, submodules included (``PIL.Image``).
+    """Import and return ``module``, which may be a submodule (``PIL.Image``).
 
     Args:
-        module: its name.
-        extra: which extra of this distribution brings it.
-        purpose: what it is wanted for, as the middle of a sentence: ``"write MP4"``.
+        module: name of the module.
+        extra: the extra of this distribution that installs it.
+        purpose: why it is needed, as a verb phrase: ``"write MP4"``.
 
     Raises:
-        MissingDependencyError: it is not installed, or cannot be loaded; the message says what to install.
+        MissingDependencyError: it is not installed or cannot be loaded; the message names the extra.
     """
     try:
         return importlib.import_module(module)

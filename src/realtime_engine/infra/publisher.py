@@ -131,16 +131,20 @@ class LatestPublisher(Generic[T]):
         with self._lock:
             self._latest = None
 
-    def subscribe(self) -> Subscription[T]:
-        """A new viewer, whose first picture is the newest one, at once. On the publisher's loop.
+    def subscribe(self, on_update: Callable[[], object] | None = None) -> Subscription[T]:
+        """Add a viewer. Its first picture is the newest one, available at once. Call it on the publisher's loop.
+
+        Args:
+            on_update: called on the loop after each publish and after :meth:`close`, for a reader that polls
+                :meth:`Subscription.next_nowait` because it waits for other things too. It must neither block nor raise.
 
         Raises:
-            PublisherClosed: nothing is published any more.
+            PublisherClosed: the publisher is closed.
         """
         with self._lock:
             if self._closed:
                 raise PublisherClosed("the publisher is closed: its session is over")
-            subscription = Subscription(self, self._published - (self.latest is not None))
+            subscription = Subscription(self, self._published - (self.latest is not None), on_update)
             self._subscriptions.add(subscription)
             first = len(self._subscriptions) == 1
         if first:
@@ -171,7 +175,7 @@ class LatestPublisher(Generic[T]):
 
     def _wake_here(self) -> None:
         for subscription in tuple(self._subscriptions):
-            subscription._wake()
+            subscription._update()
 
     def _take(self, subscription: Subscription[T]) -> T | None:
         with self._lock:
@@ -184,6 +188,10 @@ class LatestPublisher(Generic[T]):
             if self._closed:
                 raise PublisherClosed("the publisher is closed: its session is over")
             return None
+
+    def _rewind(self, subscription: Subscription[T]) -> None:
+        with self._lock:
+            subscription._position = min(subscription._position, self._published - 1)
 
     def _release(self, subscription: Subscription[T]) -> None:
         with self._lock:
@@ -211,8 +219,11 @@ class Subscription(Generic[T]):
         dropped: pictures passed over because newer ones came first.
     """
 
-    def __init__(self, publisher: LatestPublisher[T], position: int) -> None:
+    def __init__(
+        self, publisher: LatestPublisher[T], position: int, on_update: Callable[[], object] | None = None
+    ) -> None:
         self._publisher = publisher
+        self._on_update = on_update
         self._position = position  # how many of the publisher's pictures are behind this viewer; set by the publisher
         self._waiter: asyncio.Future[None] | None = None
         self._closed = False
@@ -253,6 +264,10 @@ class Subscription(Generic[T]):
             if expiry is not None:
                 expiry.cancel()
 
+    def rewind(self) -> None:
+        """Deliver the newest picture once more, unless the publisher has forgotten it."""
+        self._publisher._rewind(self)
+
     def close(self) -> None:
         """Leave. A task that waits in :meth:`next` gets :class:`SubscriptionClosed`. Idempotent."""
         if not self._closed:
@@ -274,6 +289,12 @@ class Subscription(Generic[T]):
 
     def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
+
+    def _update(self) -> None:
+        """The publisher has a new picture, or was closed."""
+        self._wake()
+        if self._on_update is not None:
+            self._on_update()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

@@ -1,4 +1,4 @@
-"""From tensors on a GPU to I420, there: 1.5 bytes per pixel go over the bus, and no RGB."""
+"""Converts GPU tensors to I420 on the GPU, so that 1.5 bytes per pixel are transferred instead of RGB."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _YUV = np.stack(
         112 / 255 / (1 - _RED) * (np.array([1, 0, 0]) - _LUMA),
     ]
 )
-_HALF = 0.5  # the cast to bytes cuts off
+_HALF = 0.5  # the cast to bytes truncates
 
 _RANGES = {"uint8": (0.0, 255.0), "zero_one": (0.0, 1.0), "minus_one_one": (-1.0, 1.0)}
 
 
 def torch_of(output: Any) -> Any | None:
-    """torch, if ``output`` is a tensor on a CUDA device; it is looked up, never imported."""
+    """The module torch if ``output`` is a CUDA tensor, otherwise ``None``. Never imports torch."""
     torch = sys.modules.get("torch")
     tensor = getattr(torch, "Tensor", None)
     if tensor is None or not isinstance(output, tensor) or output.device.type != "cuda":
@@ -36,14 +36,14 @@ def torch_of(output: Any) -> Any | None:
 
 
 class TensorConverter:
-    """Converts on one device, on a stream of its own that goes before what the model has queued. One call at a time.
+    """Converts tensors of one device, on a high-priority stream. Not thread-safe.
 
-    Few and simple operations: for small pictures a GPU spends its time on launching them.
+    The number of operations is small, as launch overhead dominates for small frames.
 
     Args:
         torch: the module.
-        device: where the tensors are.
-        value_range: one of ``uint8 zero_one minus_one_one``, which the tensors fit.
+        device: device of the tensors.
+        value_range: value range of the tensors: ``uint8``, ``zero_one`` or ``minus_one_one``.
     """
 
     def __init__(self, torch: Any, device: Any, value_range: str) -> None:
@@ -51,7 +51,7 @@ class TensorConverter:
         self._device = device
         low, high = _RANGES[value_range]
         scale = 255 / (high - low)
-        # not scalars: next to them, half precision would stay half
+        # tensors, not scalars, so that half precision is promoted to float32
         self._low, self._high = self._constant([low]), self._constant([high])
         self._matrix = self._constant(_YUV[None] * scale)
         bias = np.array([16, 128, 128]) - low * scale * _YUV.sum(axis=1) + _HALF
@@ -59,12 +59,13 @@ class TensorConverter:
         self._stream = torch.cuda.Stream(device, priority=-1) if device.type == "cuda" else None
 
     def __call__(self, output: Any, layout: str) -> tuple[NDArray[np.uint8], int, int]:
-        """Planes of every frame, (frames, rows * 3 / 2, columns) uint8 in host memory, and height and width.
+        """Convert frames to host planes (frames, rows * 3 / 2, columns), uint8; also returns height and width.
 
-        A NaN counts as the low end of the range, as do colours below it.
+        Values are clamped to the range; NaN becomes its low end.
 
         Args:
-            output: as of :func:`~.media.to_frames`, checked.
+            output: validated output of a model, see :func:`~.frame_format.to_frames`.
+            layout: layout of the output.
         """
         with self._on_stream():
             pictures = _to_tchw(output.detach(), layout)
@@ -72,7 +73,7 @@ class TensorConverter:
             planes = self._planes(self._floats(pictures, height, width))
             host = self._torch.empty(
                 planes.shape, dtype=self._torch.uint8, pin_memory=self._stream is not None
-            )  # torch keeps pinned memory for reuse
+            )  # torch caches pinned memory
             host.copy_(planes, non_blocking=True)
             if self._stream is not None:
                 self._stream.synchronize()
@@ -82,11 +83,11 @@ class TensorConverter:
     def _on_stream(self) -> contextlib.AbstractContextManager[Any]:
         if self._stream is None:
             return contextlib.nullcontext()
-        self._stream.wait_stream(self._torch.cuda.default_stream(self._device))  # where the output may be in the making
+        self._stream.wait_stream(self._torch.cuda.default_stream(self._device))  # may still compute the output
         return self._torch.cuda.stream(self._stream)  # type: ignore[no-any-return]
 
     def _floats(self, pictures: Any, height: int, width: int) -> Any:
-        """(frames, 3, rows, columns), float32, within the range, of even sides."""
+        """Clamped frames (frames, 3, rows, columns), float32, padded to even sides."""
         torch = self._torch
         if pictures.dtype is torch.float64:
             pictures = pictures.float()
@@ -96,7 +97,7 @@ class TensorConverter:
         return floats
 
     def _planes(self, floats: Any) -> Any:
-        """One product for every pixel, also where colour is not wanted: cheaper than a gather and a second one."""
+        """Compute Y, U and V of every pixel in one product, which is faster than separate products after a gather."""
         torch = self._torch
         frames, _, rows, columns = floats.shape
         pixels = rows * columns
@@ -112,7 +113,7 @@ class TensorConverter:
 
 
 def _to_tchw(tensor: Any, layout: str) -> Any:
-    """(frames, 3, height, width), without a copy unless there are several views."""
+    """Rearrange to (frames, 3, height, width), as a view unless there are several views."""
     axes = list(layout)
     if "b" in axes:
         tensor = tensor[0]

@@ -47,7 +47,7 @@ class VideoInput:
         _check_integer("max_side", self.max_side, _MIN_SIDE, _MAX_SIDE)
 
     @property
-    def held(self) -> int:
+    def max_frames(self) -> int:
         """Frames that are held at most."""
         return 1 if self.mode == "newest" else self.capacity
 
@@ -128,7 +128,7 @@ class VideoBuffer:
     def __init__(self, declared: VideoInput, on_change: Callable[[], None]) -> None:
         self.declared = declared
         self._on_change = on_change
-        self._frames: deque[InputFrame] = deque(maxlen=declared.held)
+        self._frames: deque[InputFrame] = deque(maxlen=declared.max_frames)
         self._publisher = 0
         self._received = 0
         self._dropped = 0
@@ -141,7 +141,7 @@ class VideoBuffer:
     def statistics(self) -> VideoStatistics:
         return VideoStatistics(self._received, self._dropped)
 
-    def begin(self) -> int:
+    def start_publisher(self) -> int:
         """A publisher sends from now on, and whoever sent before is not heard any more; returns its number."""
         self._publisher += 1
         self._change(live=True)
@@ -160,7 +160,7 @@ class VideoBuffer:
         """A decoded frame was left out because newer ones were there before it could be taken."""
         self._dropped += 1
 
-    def end(self, publisher: int) -> None:
+    def end_publisher(self, publisher: int) -> None:
         """The publisher has gone; nothing happens for one that was replaced."""
         if publisher == self._publisher and self._window.live:
             self._change(live=False)

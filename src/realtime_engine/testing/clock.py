@@ -1,4 +1,4 @@
-"""A clock that moves when it is told to."""
+"""A clock that a test moves."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class ManualClock:
                 return
             self._sleepers.append(sleeper)
             self._changed.notify_all()
-        wakeup.wait_unanswered()
+        wakeup.wait_uncleared()
         with self._changed:
             if sleeper in self._sleepers:
                 self._sleepers.remove(sleeper)
-            wakeup.answer()
+            wakeup.clear()
 
-    def give_way(self) -> None:
-        """Nothing: no time passes by itself here."""
+    def yield_now(self) -> None:
+        """Return at once: time moves only by :meth:`advance`."""
 
     def advance(self, seconds: float) -> None:
         """Move time forward and wake every thread whose moment has come."""
@@ -56,8 +56,8 @@ class ManualClock:
             return self._asleep()[0]
 
     def _asleep(self) -> list[int | None]:
-        """Those that nobody has rung: a rung one is awake, even if it has not run yet."""
-        return [until_ns for until_ns, wakeup in self._sleepers if not wakeup.rung]
+        """Sleepers that were not woken; a thread whose event is set is awake, even if it has not run yet."""
+        return [until_ns for until_ns, wakeup in self._sleepers if not wakeup.is_set()]
 
     def advance_to_sleeper(self, timeout_s: float = 10.0) -> None:
         """Wait until a thread sleeps until some moment, and move time there."""

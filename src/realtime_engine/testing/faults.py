@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ class FaultPlan:
         self._decide = decide
         self._orders: list[_Order] = []
         self._poisons: list[tuple[str, str, BaseException]] = []
+        self._lock = threading.Lock()  # of the orders: hooks may be called from several threads
         self.raised = 0
 
     def fail(
@@ -77,12 +79,14 @@ class FaultPlan:
             raise error.with_traceback(None)
 
     def _ordered(self, hook: str, session_ids: Collection[str]) -> BaseException | None:
-        for order in self._orders:
-            if order.times > 0 and order.hook == hook and (order.session_id is None or order.session_id in session_ids):
-                if order.skip == 0:
-                    order.times -= 1
-                    return order.error
-                order.skip -= 1
+        with self._lock:
+            for order in self._orders:
+                concerned = order.session_id is None or order.session_id in session_ids
+                if order.times > 0 and order.hook == hook and concerned:
+                    if order.skip == 0:
+                        order.times -= 1
+                        return order.error
+                    order.skip -= 1
         return None
 
 

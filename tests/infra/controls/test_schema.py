@@ -5,7 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from realtime_engine.core import messages as core
-from realtime_engine.infra.controls import error_message, event_message, frame_message, protocol_schema
+from realtime_engine.infra.controls import (
+    FrameInfo,
+    error_message,
+    event_message,
+    frame_message,
+    parse_frame_message,
+    protocol_schema,
+)
 from realtime_engine.infra.controls.schema import MAX_PENDING_EDGES, EdgeLog, ErrorMessage, EventMessage, FrameMessage
 from realtime_engine.infra.frame import FrameId
 
@@ -43,6 +50,16 @@ def test_a_frame_message_carries_the_identity_of_its_frame():
     message = frame_message(FrameId("s", 2, 208, 1, 12), rtp=99)
     assert FrameMessage.model_validate(message).model_dump() == message
     assert message == {"v": 1, "type": "frame", "epoch": 2, "seq": 208, "index": 1, "action_seq": 12, "rtp": 99}
+
+
+def test_a_frame_message_is_read_back():
+    text = json.dumps(frame_message(FrameId("s", epoch=1, seq=20, frame_index=3, action_id=77), 4_000_000_000))
+    assert parse_frame_message(text) == FrameInfo(epoch=1, seq=20, index=3, action_seq=77, rtp=4_000_000_000)
+
+
+@pytest.mark.parametrize("text", ["", "no json", "[]", "7", '{"v":1,"type":"pong"}', '{"v":2,"type":"frame"}', "{}"])
+def test_other_messages_are_not_read_as_frame_messages(text):
+    assert parse_frame_message(text) is None
 
 
 def test_the_schema_is_json_and_knows_every_message():

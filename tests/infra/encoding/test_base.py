@@ -18,9 +18,10 @@ from realtime_engine.infra.encoding.factory import SOFTWARE_ENCODERS, probe
 from realtime_engine.infra.encoding.h264 import H264Encoder
 from realtime_engine.infra.encoding.hardware import HARDWARE_ENCODERS
 from realtime_engine.infra.encoding.vp8 import Vp8Encoder
+from realtime_engine.infra.publisher import FramePublisher
 from realtime_engine.infra.webrtc import ViewerPeer, WebRtcReceiver
 
-from ..webrtc.support import FakeSource, decoder, luma, picture, psnr, shared
+from ..webrtc.support import decoder, luma, picture, psnr, shared
 
 KINDS: list[type[PyavEncoder]] = [
     H264Encoder,
@@ -318,8 +319,8 @@ def parameter_set(packet: av.Packet) -> bytes:
 async def answered_profile() -> bytes:
     """profile-level-id of the payload type that a viewer who takes every H264 is sent."""
     receiver = WebRtcReceiver()
-    peer = await ViewerPeer.accept(
-        await receiver.offer(), source=shared(FakeSource()), on_controls=lambda text: [], codecs=(Codec.H264,)
+    peer = await ViewerPeer.from_offer(
+        await receiver.offer(), source=shared(FramePublisher()), on_controls=lambda text: [], codecs=(Codec.H264,)
     )
     match = re.search(r"m=video \d+ \S+ (\d+)", peer.answer)
     assert match is not None

@@ -82,10 +82,10 @@ def test_a_pipeline_changes_nothing_but_its_depth(pipeline: bool) -> None:
     assert len(plain) == 7 and outputs(ComposedEngine(CpuStageModel(), pipeline=pipeline)) == plain
 
 
-def test_a_refused_session_is_told() -> None:
+def test_a_rejected_session_is_reported() -> None:
     engine = ScriptedEngine(max_sessions=1)
     engine.attach(SessionInit("somebody else"))
-    with pytest.raises(RunFailed, match="refuses the session: AdmissionError: the engine is full"):
+    with pytest.raises(RunFailed, match="rejected the session: AdmissionError: the engine is full"):
         play(engine, 1)
 
 

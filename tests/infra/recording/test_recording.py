@@ -12,13 +12,14 @@ import av
 import pytest
 
 from realtime_engine.infra.encoding import Codec
+from realtime_engine.infra.publisher import FramePublisher
 from realtime_engine.infra.recording import Recording, RecordingStore, StopReason
 from realtime_engine.infra.recording.muxer import FragmentFile
 from realtime_engine.infra.webrtc import SharedVideo
 from realtime_engine.infra.webrtc.stream import StreamStats
 from realtime_engine.infra.webrtc.tiers import Tier
 
-from ..webrtc.support import FakeSource, Player, frame, picture, until
+from ..webrtc.support import Player, frame, picture, until
 from .support import FRAME, FakeViewer, bar, play, shown, stream
 
 ROOT = Path(__file__).parents[3]
@@ -35,9 +36,9 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 async def make(tmp_path: Path, pool: ThreadPoolExecutor) -> AsyncIterator[Make]:
     made: list[Recording] = []
 
-    def start(viewer: FakeViewer, *, most_bytes: int = 10**9, most_total_bytes: int = 10**9) -> Recording:
+    def start(viewer: FakeViewer, *, max_bytes: int = 10**9, max_total_bytes: int = 10**9) -> Recording:
         (tmp_path / "session").mkdir(exist_ok=True)
-        store = RecordingStore(tmp_path, most_bytes=most_bytes, most_total_bytes=most_total_bytes)
+        store = RecordingStore(tmp_path, max_bytes=max_bytes, max_total_bytes=max_total_bytes)
         made.append(Recording(viewer, store, "session", 1, pool))
         return made[-1]
 
@@ -102,7 +103,7 @@ async def test_an_encoder_that_begins_anew_stays_in_the_file(make: Make, tmp_pat
     assert all(abs(shown(frame) - bar(n)) <= 2 for n, frame in enumerate(played))
 
 
-@pytest.mark.parametrize("which", ["most_bytes", "most_total_bytes"])
+@pytest.mark.parametrize("which", ["max_bytes", "max_total_bytes"])
 async def test_it_ends_before_it_takes_more_than_it_may(make: Make, tmp_path: Path, which: str) -> None:
     whole = FakeViewer(*stream(40))
     reference = make(whole)
@@ -120,7 +121,7 @@ async def test_it_ends_before_it_takes_more_than_it_may(make: Make, tmp_path: Pa
 
 
 async def test_no_file_is_left_where_no_fragment_had_room(make: Make, tmp_path: Path) -> None:
-    recording = make(FakeViewer(*stream(40)), most_bytes=50)
+    recording = make(FakeViewer(*stream(40)), max_bytes=50)
     await until(lambda: recording.reason is not None)
     assert recording.reason is StopReason.FULL
     assert files(tmp_path) == {}
@@ -178,13 +179,13 @@ async def test_one_that_is_stopped_before_its_first_frame_leaves_nothing(make: M
 
 async def test_it_shares_the_encode_of_a_viewer(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
     (tmp_path / "session").mkdir()
-    source = FakeSource()
+    source = FramePublisher()
     video = SharedVideo(source, fps=50, executor=pool)
-    store = RecordingStore(tmp_path, most_bytes=10**9, most_total_bytes=10**9)
-    viewer = video.join(Codec.H264)
+    store = RecordingStore(tmp_path, max_bytes=10**9, max_total_bytes=10**9)
+    viewer = video.add_viewer(Codec.H264)
     async with Player(source) as player:
         await viewer.next()
-        recording = Recording(video.join(Codec.H264, blind=True), store, "session", 1, pool)
+        recording = Recording(video.add_viewer(Codec.H264, blind=True), store, "session", 1, pool)
         while recording.seconds < 0.3:
             await viewer.next()
         await recording.stop(StopReason.ASKED)
@@ -200,14 +201,12 @@ async def test_it_shares_the_encode_of_a_viewer(tmp_path: Path, pool: ThreadPool
 
 async def test_a_reset_stays_in_the_file(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
     (tmp_path / "session").mkdir()
-    source = FakeSource()
-    source.epoch = 1
+    source = FramePublisher()
     video = SharedVideo(source, fps=50, executor=pool)
-    store = RecordingStore(tmp_path, most_bytes=10**9, most_total_bytes=10**9)
-    recording = Recording(video.join(Codec.H264, blind=True), store, "session", 1, pool)
+    store = RecordingStore(tmp_path, max_bytes=10**9, max_total_bytes=10**9)
+    recording = Recording(video.add_viewer(Codec.H264, blind=True), store, "session", 1, pool)
     for number in range(6):
-        source.epoch = 1 + number // 3
-        source.show(frame(number, picture(number), epoch=source.epoch))
+        source.publish(frame(number, picture(number), epoch=1 + number // 3))
         recorded = recording.seconds if number else -1.0
         await until(lambda recorded=recorded: bool(recording.parts) and recording.seconds > recorded)
     await recording.stop(StopReason.ASKED)
@@ -230,7 +229,7 @@ from tests.infra.recording.support import FakeViewer, stream
 async def main():
     folder = Path(sys.argv[1])
     (folder / "session").mkdir()
-    store = RecordingStore(folder, most_bytes=10**9, most_total_bytes=10**9)
+    store = RecordingStore(folder, max_bytes=10**9, max_total_bytes=10**9)
     viewer = FakeViewer(*stream(45))
     recording = Recording(viewer, store, "session", 1, ThreadPoolExecutor(1))
     while not viewer.is_drained:

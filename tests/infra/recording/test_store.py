@@ -9,7 +9,7 @@ from realtime_engine.infra.recording import RecordedFile, RecordingStore, Storag
 
 @pytest.fixture
 def store(tmp_path: Path) -> RecordingStore:
-    return RecordingStore(tmp_path, most_bytes=100, most_total_bytes=1000)
+    return RecordingStore(tmp_path, max_bytes=100, max_total_bytes=1000)
 
 
 def save(store: RecordingStore, session_id: str, number: int, part: int, data: bytes) -> str:
@@ -20,10 +20,10 @@ def save(store: RecordingStore, session_id: str, number: int, part: int, data: b
 
 
 async def test_recordings_are_numbered_within_their_session(store: RecordingStore, tmp_path: Path) -> None:
-    assert await store.begin("one") == 1
+    assert await store.allocate_number("one") == 1
     assert save(store, "one", 1, 1, b"abc") == "recording-1.mp4"
     assert save(store, "one", 1, 2, b"de") == "recording-1-2.mp4"
-    assert (await store.begin("one"), await store.begin("two")) == (2, 1)
+    assert (await store.allocate_number("one"), await store.allocate_number("two")) == (2, 1)
     for number in range(2, 11):
         save(store, "one", number, 1, b"x")
     names = [file.name for file in store.files("one")]
@@ -37,7 +37,7 @@ async def test_recordings_are_numbered_within_their_session(store: RecordingStor
     "name", ["recording-9.mp4", "../one/recording-1.mp4", "secret.txt", "", ".", "recording-1.mp4/"]
 )
 async def test_there_are_no_other_files(store: RecordingStore, tmp_path: Path, name: str) -> None:
-    await store.begin("one")
+    await store.allocate_number("one")
     save(store, "one", 1, 1, b"abc")
     (tmp_path / "one" / "secret.txt").write_text("secret")
     assert store.path("one", name) is None
@@ -45,25 +45,25 @@ async def test_there_are_no_other_files(store: RecordingStore, tmp_path: Path, n
 
 
 async def test_all_recordings_together_take_no_more_than_they_may(store: RecordingStore) -> None:
-    await store.begin("one")
+    await store.allocate_number("one")
     save(store, "one", 1, 1, bytes(600))
-    await store.begin("two")
+    await store.allocate_number("two")
     assert store.claim(300) and not store.claim(101) and store.claim(100)
     save(store, "two", 1, 1, bytes(400))
     with pytest.raises(StorageFull, match="1000 bytes"):
-        await store.begin("three")
+        await store.allocate_number("three")
 
 
 async def test_what_its_owner_deletes_can_be_taken_again(store: RecordingStore, tmp_path: Path) -> None:
-    await store.begin("one")
+    await store.allocate_number("one")
     save(store, "one", 1, 1, bytes(1000))
     (tmp_path / "one" / "recording-1.mp4").unlink()
-    assert await store.begin("one") == 1
+    assert await store.allocate_number("one") == 1
     assert store.claim(1000)
 
 
 async def test_a_file_that_exists_is_not_written_over(store: RecordingStore) -> None:
-    await store.begin("one")
+    await store.allocate_number("one")
     save(store, "one", 1, 1, b"abc")
     with pytest.raises(FileExistsError):
         store.create("one", 1, 1)
@@ -71,6 +71,6 @@ async def test_a_file_that_exists_is_not_written_over(store: RecordingStore) -> 
 
 
 async def test_a_folder_that_is_gone_is_an_error(tmp_path: Path) -> None:
-    store = RecordingStore(tmp_path / "gone", most_bytes=1, most_total_bytes=1)
+    store = RecordingStore(tmp_path / "gone", max_bytes=1, max_total_bytes=1)
     with pytest.raises(FileNotFoundError):
-        await store.begin("one")
+        await store.allocate_number("one")

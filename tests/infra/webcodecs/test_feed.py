@@ -73,7 +73,7 @@ class Bench:
         return packets
 
     def acknowledge(self, number: int) -> None:
-        self.feed.hear(Acknowledge(number))
+        self.feed.on_message(Acknowledge(number))
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def test_a_viewer_that_cannot_decode_on_gets_a_keyframe_and_nothing_before_it(be
     bench.sent()
     bench.acknowledge(0)
     bench.show()
-    bench.feed.hear(KeyframeRequest())
+    bench.feed.on_message(KeyframeRequest())
     assert bench.stream.losses == 1
     assert bench.sent() == []
     bench.show()
@@ -226,7 +226,7 @@ class Link:
             while self._arrivals and self._arrivals[0][0] <= now_ns:
                 _, number, shown_us = heapq.heappop(self._arrivals)
                 self.ages_ms.append((now_ns // 1000 - shown_us) / 1000)
-                feed.hear(Acknowledge(number))
+                feed.on_message(Acknowledge(number))
             if step % (1000 // fps) == 0:
                 feed.take(self._bench.stream.encode())
             for packet in self._bench.sent():

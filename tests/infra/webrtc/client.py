@@ -12,7 +12,7 @@ from realtime_engine.infra.webrtc import WebRtcReceiver
 async def main() -> None:
     receiver = WebRtcReceiver()
     _say(await receiver.offer())
-    await receiver.accept(json.loads(await asyncio.to_thread(sys.stdin.readline)))
+    await receiver.set_answer(json.loads(await asyncio.to_thread(sys.stdin.readline)))
     while True:
         frame = await receiver.next_frame()
         _say(f"frame of {frame.image.width}x{frame.image.height}")

@@ -11,8 +11,8 @@ from typing import Any
 import av
 import numpy as np
 
-from realtime_engine.core.errors import RealtimeEngineError
 from realtime_engine.infra.frame import Frame, FrameId
+from realtime_engine.infra.publisher import FramePublisher
 from realtime_engine.infra.webrtc import SharedVideo
 
 TIME_BASE = fractions.Fraction(1, 30)
@@ -56,77 +56,10 @@ async def until(condition: Callable[[], bool], pause_s: float = 0) -> None:
         await asyncio.sleep(pause_s)
 
 
-class FakeSource:
-    """A source that gives what a test shows it. A new reader gets the newest frame at once."""
-
-    def __init__(self) -> None:
-        self.newest: Frame | None = None
-        self.epoch = 0
-        self.version = 0
-        self.closed = False
-        self.error: Exception | None = None
-        self.readers = 0
-        self.subscriptions = 0
-        self._changed = asyncio.Event()
-
-    def show(self, frame: Frame) -> None:
-        self.newest = frame
-        self.version += 1
-        self._ring()
-
-    def forget(self) -> None:
-        self.newest = None
-
-    def close(self) -> None:
-        self.closed = True
-        self._ring()
-
-    def fail(self, error: Exception) -> None:
-        self.error = error
-        self._ring()
-
-    def subscribe(self) -> FakeSubscription:
-        if self.closed:
-            raise RealtimeEngineError("the session is over")
-        self.readers += 1
-        self.subscriptions += 1
-        return FakeSubscription(self)
-
-    def _ring(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
-
-
-class FakeSubscription:
-    def __init__(self, source: FakeSource) -> None:
-        self._source = source
-        self._seen = 0
-        self._open = True
-
-    def __aiter__(self) -> FakeSubscription:
-        return self
-
-    async def __anext__(self) -> Frame:
-        while True:
-            if self._source.error:
-                raise self._source.error
-            if self._source.newest is not None and self._source.version > self._seen:
-                self._seen = self._source.version
-                return self._source.newest
-            if self._source.closed:
-                raise StopAsyncIteration
-            await self._source._changed.wait()
-
-    def close(self) -> None:
-        if self._open:
-            self._open = False
-            self._source.readers -= 1
-
-
 class Player:
     """Shows numbered pictures, one each ``period_s``, until it is left."""
 
-    def __init__(self, source: FakeSource, period_s: float = 0.02) -> None:
+    def __init__(self, source: FramePublisher, period_s: float = 0.02) -> None:
         self.source = source
         self.pictures: dict[int, np.ndarray] = {}
         self._period_s = period_s
@@ -143,7 +76,7 @@ class Player:
         number = 0
         while True:
             self.pictures[number] = picture(number)
-            self.source.show(frame(number, self.pictures[number]))
+            self.source.publish(frame(number, self.pictures[number]))
             number += 1
             await asyncio.sleep(self._period_s)
 
@@ -165,6 +98,7 @@ class GatedExecutor(InlineExecutor):
 
     def __init__(self) -> None:
         self._held: tuple[Future[Any], Callable[[], Future[Any]]] | None = None
+        self._stays_open = False
 
     @property
     def waiting(self) -> bool:
@@ -173,6 +107,8 @@ class GatedExecutor(InlineExecutor):
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
         assert self._held is None
         run = super().submit
+        if self._stays_open:
+            return run(fn, *args, **kwargs)
         self._held = Future(), lambda: run(fn, *args, **kwargs)
         return self._held[0]
 
@@ -180,6 +116,11 @@ class GatedExecutor(InlineExecutor):
         assert self._held is not None
         (future, run), self._held = self._held, None
         future.set_result(run().result())
+
+    def open_for_good(self) -> None:
+        self._stays_open = True
+        if self._held is not None:
+            self.open()
 
 
 class FakeEncoder:
@@ -233,5 +174,5 @@ class CountingFactory:
         return encoder
 
 
-def shared(source: FakeSource, **options: Any) -> SharedVideo:
+def shared(source: FramePublisher, **options: Any) -> SharedVideo:
     return SharedVideo(source, fps=50.0, **options)

@@ -20,10 +20,11 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from realtime_engine.infra.encoding import Codec
+from realtime_engine.infra.publisher import FramePublisher
 from realtime_engine.infra.webrtc import CloseReason, ViewerPeer
 
 from ...browser import FLAGS, chromium_path
-from .support import FakeSource, Player, luma, shared, until
+from .support import Player, luma, shared, until
 
 AUTOPLAY = "--autoplay-policy=no-user-gesture-required"
 
@@ -74,7 +75,7 @@ async function watch(codec) {
 class Site:
     """A page and a WHEP resource over one source."""
 
-    def __init__(self, source: FakeSource) -> None:
+    def __init__(self, source: FramePublisher) -> None:
         self.video = shared(source)
         self.peers: list[ViewerPeer] = []
         self.reasons: asyncio.Queue[CloseReason] = asyncio.Queue()
@@ -104,7 +105,7 @@ class Site:
     async def whep(self, request: Request) -> Response:
         offer = (await request.body()).decode()
         began = time.perf_counter()
-        peer = await ViewerPeer.accept(
+        peer = await ViewerPeer.from_offer(
             offer,
             source=self.video,
             on_controls=lambda text: [json.dumps({"type": "reply", "text": text})],
@@ -132,7 +133,7 @@ async def page(tmp_path: Path) -> AsyncIterator[Any]:
 async def test_chromium_shows_the_frames_and_knows_which_they_are(
     page: Any, codec: Codec, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source = FakeSource()
+    source = FramePublisher()
     site = Site(source)
     async with Player(source, period_s=1 / 30) as player, site.serve():
         await page.goto(site.url)

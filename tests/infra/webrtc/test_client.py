@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 
 from realtime_engine.infra.encoding import Codec
+from realtime_engine.infra.publisher import FramePublisher
 from realtime_engine.infra.webrtc import BadAnswerError, PeerClosedError, ViewerPeer, WebRtcReceiver
 
-from .support import FakeSource, Player, shared
+from .support import Player, shared
 
 
 async def test_the_offer_asks_for_video_and_a_channel_and_nothing_else() -> None:
@@ -23,7 +24,7 @@ async def test_a_bad_answer_is_refused(answer: str) -> None:
     receiver = WebRtcReceiver()
     await receiver.offer()
     with pytest.raises(BadAnswerError, match="cannot be used"):
-        await receiver.accept(answer)
+        await receiver.set_answer(answer)
     await receiver.close()
 
 
@@ -39,10 +40,10 @@ async def test_a_closed_receiver_keeps_nobody_waiting() -> None:
 
 
 async def test_unread_frames_give_way_to_newer_ones() -> None:
-    source = FakeSource()
+    source = FramePublisher()
     receiver = WebRtcReceiver(unread=2)
-    peer = await ViewerPeer.accept(await receiver.offer(), source=shared(source), on_controls=lambda text: [])
-    await receiver.accept(peer.answer)
+    peer = await ViewerPeer.from_offer(await receiver.offer(), source=shared(source), on_controls=lambda text: [])
+    await receiver.set_answer(peer.answer)
     async with Player(source):
         await receiver.next_frame()
         first = await receiver.next_frame()

@@ -33,34 +33,48 @@ class FakeChannel:
 
 def opened(on_text: Any, clock: ManualClock) -> FakeChannel:
     channel = FakeChannel()
-    ControlsChannel(on_text, clock).take(channel)  # type: ignore[arg-type]
+    ControlsChannel(on_text, clock).attach(channel)  # type: ignore[arg-type]
     return channel
 
 
-def test_bytes_that_are_no_text_are_no_fault_of_the_server(caplog: pytest.LogCaptureFixture) -> None:
-    heard: list[str] = []
-    channel = opened(lambda text: heard.append(text) or [], ManualClock(1))
+def test_bytes_that_are_not_text_are_replaced(caplog: pytest.LogCaptureFixture) -> None:
+    received: list[str] = []
+    channel = opened(lambda text: received.append(text) or [], ManualClock(1))
     channel.receive(b"\xff\xfe")
-    assert heard == ["\ufffd\ufffd"] and not caplog.records
+    assert received == ["\ufffd\ufffd"] and not caplog.records
 
 
-def test_a_flood_is_cut_with_one_error_and_the_next_second_is_heard() -> None:
-    heard: list[str] = []
+def test_messages_beyond_the_rate_are_dropped_with_one_error_a_second() -> None:
+    received: list[str] = []
     clock = ManualClock(1)
-    channel = opened(lambda text: heard.append(text) or [], clock)
+    channel = opened(lambda text: received.append(text) or [], clock)
     for number in range(2000):
         channel.receive(str(number))
-    assert heard == [str(number) for number in range(500)]
+    assert received == [str(number) for number in range(500)]
     (error,) = map(json.loads, channel.sent)
-    assert error["type"] == "error" and "more than 500 messages" in error["error"]["detail"]
+    assert error["type"] == "error" and "more than 500 messages a second" in error["error"]["detail"]
     clock.advance(1.0)
     channel.receive("again")
-    assert heard[-1] == "again"
+    assert received[-1] == "again"
+    for _ in range(2000):
+        channel.receive("flood")
+    assert len(received) == 1000 and len(channel.sent) == 2
 
 
-def test_hundreds_of_other_channels_are_closed_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_steady_flood_gets_the_rate() -> None:
+    received: list[str] = []
+    clock = ManualClock(1)
+    channel = opened(lambda text: received.append(text) or [], clock)
+    for _ in range(10_000):
+        channel.receive("")
+        clock.advance(0.001)
+    assert len(received) == pytest.approx(500 + 10 * 500, abs=2)
+    assert len(channel.sent) <= 10
+
+
+def test_other_channels_are_closed_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
     controls = ControlsChannel(lambda text: [])
     others = [FakeChannel("other") for _ in range(200)]
     for channel in others:
-        controls.take(channel)  # type: ignore[arg-type]
+        controls.attach(channel)  # type: ignore[arg-type]
     assert all(channel.closed for channel in others) and len(caplog.records) == 1

@@ -9,7 +9,7 @@ from realtime_engine.infra.color import to_i420
 from realtime_engine.infra.encoding.base import Codec
 from realtime_engine.infra.encoding.factory import SOFTWARE_ENCODERS
 from realtime_engine.infra.webrtc.jitter_buffer import NackGenerator, Piece, Reassembly, begins_keyframe
-from realtime_engine.infra.webrtc.packetizer import PACKETISERS
+from realtime_engine.infra.webrtc.packetizer import PACKETIZERS
 from realtime_engine.testing import ManualClock
 
 from .support import picture
@@ -117,7 +117,7 @@ def test_the_first_packet_of_a_keyframe_is_known(codec: Codec) -> None:
     found = []
     for number, forced in enumerate((False, False, True)):
         (packet,) = encoder.encode(to_i420(picture(number, 640, 360)), forced, at_ns=number * 33_000_000)
-        payloads = PACKETISERS[codec](bytes(packet))
+        payloads = PACKETIZERS[codec](bytes(packet))
         found.append([begins_keyframe(codec, payload, depayload(payload)) for payload in payloads])
     assert [keys[0] for keys in found] == [True, False, True]
     assert not any(any(keys[1:]) for keys in found)

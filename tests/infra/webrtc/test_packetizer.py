@@ -7,7 +7,7 @@ from aiortc.codecs import h264_depayload, vp8_depayload
 from realtime_engine.infra.color import to_i420
 from realtime_engine.infra.encoding.base import Codec
 from realtime_engine.infra.encoding.factory import SOFTWARE_ENCODERS
-from realtime_engine.infra.webrtc.packetizer import MAX_PAYLOAD, MTU, packetise_h264, packetise_vp8, split_annex_b
+from realtime_engine.infra.webrtc.packetizer import MAX_PAYLOAD, MTU, packetize_h264, packetize_vp8, split_annex_b
 
 from .support import picture
 
@@ -29,7 +29,7 @@ def test_a_datagram_has_room_for_everything_around_a_payload() -> None:
 @pytest.mark.parametrize("size", [1, 99, 100, 101, 1000, 60_001])
 def test_vp8_is_cut_into_even_parts(size: int) -> None:
     data = unit(1, size)
-    payloads = packetise_vp8(data, most=100)
+    payloads = packetize_vp8(data, most=100)
     assert b"".join(vp8_depayload(payload) for payload in payloads) == data
     assert [payload[0] for payload in payloads] == [0x10] + [0] * (len(payloads) - 1)
     sizes = [len(payload) for payload in payloads]
@@ -42,13 +42,13 @@ def test_vp8_is_cut_into_even_parts(size: int) -> None:
 )
 def test_h264_units_come_back_whole_and_in_order(sizes: list[int]) -> None:
     units = [unit(7 + index % 2, size, index) for index, size in enumerate(sizes)]
-    payloads = packetise_h264(annex_b(*units), most=100)
+    payloads = packetize_h264(annex_b(*units), most=100)
     assert b"".join(h264_depayload(payload) for payload in payloads) == annex_b(*units)
     assert max(len(payload) for payload in payloads) <= 100
 
 
 def test_small_units_share_a_payload() -> None:
-    payloads = packetise_h264(annex_b(unit(7, 20), unit(8, 8), unit(5, 500)), most=100)
+    payloads = packetize_h264(annex_b(unit(7, 20), unit(8, 8), unit(5, 500)), most=100)
     assert payloads[0][0] & 0x1F == 24 and len(payloads[0]) == 1 + 2 + 20 + 2 + 8
     assert [payload[0] & 0x1F for payload in payloads[1:]] == [28] * (len(payloads) - 1)
 
@@ -60,15 +60,15 @@ def test_units_end_before_either_start_code_and_padding() -> None:
 
 @pytest.mark.parametrize("codec", list(Codec))
 def test_what_the_encoders_make_fits(codec: Codec) -> None:
-    packetise, depayload = {
-        Codec.VP8: (packetise_vp8, vp8_depayload),
-        Codec.H264: (packetise_h264, h264_depayload),
+    packetize, depayload = {
+        Codec.VP8: (packetize_vp8, vp8_depayload),
+        Codec.H264: (packetize_h264, h264_depayload),
     }[codec]
     encoder = SOFTWARE_ENCODERS(codec)
     noise = np.random.default_rng(0).integers(0, 256, (360, 640, 3), dtype=np.uint8)
     for number, pixels in enumerate((noise, picture(1, 640, 360))):
         (packet,) = encoder.encode(to_i420(pixels), at_ns=number * 33_000_000)
-        payloads = packetise(bytes(packet))
+        payloads = packetize(bytes(packet))
         assert max(len(payload) for payload in payloads) <= MAX_PAYLOAD
         whole = b"".join(depayload(payload) for payload in payloads)
         expected = bytes(packet)

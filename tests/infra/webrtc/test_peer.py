@@ -5,12 +5,13 @@ import asyncio
 import pytest
 from aiortc import RTCConfiguration, RTCPeerConnection
 
+from realtime_engine.infra.publisher import FramePublisher
 from realtime_engine.infra.webrtc import ViewerPeer, WebRtcReceiver
 from realtime_engine.infra.webrtc import ice as connection
 from realtime_engine.infra.webrtc.ice import Connection
-from realtime_engine.infra.webrtc.viewer_peer import Liveness, Patience
+from realtime_engine.infra.webrtc.viewer_peer import Liveness, PeerTimeouts
 
-from .support import FakeSource, shared
+from .support import shared
 
 
 class Slow(Connection):
@@ -41,8 +42,8 @@ async def test_a_close_at_any_moment_leaves_no_task_behind(turns: int) -> None:
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: stumbled.append(context))
     receiver = WebRtcReceiver()
     offer = await receiver.offer()
-    peer = await ViewerPeer.accept(offer, source=shared(FakeSource()), on_controls=lambda text: [])
-    accepting = asyncio.ensure_future(receiver.accept(peer.answer))
+    peer = await ViewerPeer.from_offer(offer, source=shared(FramePublisher()), on_controls=lambda text: [])
+    accepting = asyncio.ensure_future(receiver.set_answer(peer.answer))
     for _ in range(turns):
         await asyncio.sleep(0.001)
     await peer.close()
@@ -76,7 +77,7 @@ async def test_a_cancellation_that_gets_lost_is_repeated(monkeypatch: pytest.Mon
 
 
 MS = 1_000_000
-TIMEOUT = Patience(connect_s=10, silence_s=4)
+TIMEOUT = PeerTimeouts(connect_s=10, silence_s=4)
 
 
 def first_vanished_ms(liveness: Liveness, until_ms: int, sent: dict[int, int], received: dict[int, int]) -> int | None:
@@ -117,4 +118,4 @@ def test_a_viewer_that_never_connects_is_given_up() -> None:
 
 
 def test_it_looks_often_enough() -> None:
-    assert 5 < Patience().silence_s and Patience().silence_s + 2 * Patience().poll_s <= 7.5
+    assert 5 < PeerTimeouts().silence_s and PeerTimeouts().silence_s + 2 * PeerTimeouts().poll_s <= 7.5

@@ -14,8 +14,8 @@ from realtime_engine.infra.video_input import VideoInput
 from realtime_engine.infra.webrtc import (
     BadCandidateError,
     BadOfferError,
-    Patience,
     PeerClosedError,
+    PeerTimeouts,
     PublisherEnd,
     PublisherPeer,
     ReceivedPicture,
@@ -47,19 +47,19 @@ class Received:
 
 @asynccontextmanager
 async def publishing(
-    paint: Paint = paint, *, max_side: int = 640, patience: Patience | None = None, **options: Any
+    paint: Paint = paint, *, max_side: int = 640, timeouts: PeerTimeouts | None = None, **options: Any
 ) -> AsyncIterator[tuple[Publisher, PublisherPeer, Received]]:
     received = Received()
     async with Publisher(paint, **options) as publisher:
-        peer = await PublisherPeer.accept(
+        peer = await PublisherPeer.from_offer(
             await publisher.offer(),
             VideoInput("ring", 64, max_side),
             on_picture=received.pictures.append,
             on_closed=received.ends.append,
-            patience=patience,
+            timeouts=timeouts,
         )
         try:
-            await publisher.accept(peer.answer)
+            await publisher.set_answer(peer.answer)
             yield publisher, peer, received
         finally:
             await peer.close()
@@ -117,7 +117,7 @@ async def test_a_goodbye_is_noticed_at_once() -> None:
 
 
 async def test_a_publisher_that_vanishes_is_given_up() -> None:
-    async with publishing(patience=Patience(silence_s=0.4)) as (publisher, _, received):
+    async with publishing(timeouts=PeerTimeouts(silence_s=0.4)) as (publisher, _, received):
         await received.at_least(1)
         await publisher.vanish()
         await until(lambda: bool(received.ends), 0.005)
@@ -127,12 +127,12 @@ async def test_a_publisher_that_vanishes_is_given_up() -> None:
 async def test_a_publisher_that_never_connects_is_given_up() -> None:
     received = Received()
     async with Publisher(paint) as publisher:
-        peer = await PublisherPeer.accept(
+        peer = await PublisherPeer.from_offer(
             await publisher.offer(),
             VideoInput(),
             on_picture=received.pictures.append,
             on_closed=received.ends.append,
-            patience=Patience(connect_s=0.2),
+            timeouts=PeerTimeouts(connect_s=0.2),
         )
         await until(lambda: bool(received.ends), 0.005)
         assert received.ends == [PublisherEnd.NEVER_CONNECTED] and not peer.is_connected
@@ -141,7 +141,7 @@ async def test_a_publisher_that_never_connects_is_given_up() -> None:
 async def test_a_keyframe_is_asked_for_when_nothing_can_be_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The decoder gets nothing that it can begin with until the publisher is asked."""
     monkeypatch.setattr(ingest, "_BLIND_NS", 100_000_000)
-    async with publishing(patience=Patience(silence_s=0.8)) as (publisher, peer, received):
+    async with publishing(timeouts=PeerTimeouts(silence_s=0.8)) as (publisher, peer, received):
         await received.at_least(1)
         intake: Any = peer._intake
         take, intake.put = intake.put, lambda *_: None
@@ -169,7 +169,7 @@ async def test_a_refused_offer_leaves_nothing_behind() -> None:
         offer = (await publisher.offer()).replace("opus/48000", "strange/1").replace("PCM", "PCX").replace("G722", "G7")
         ends: list[PublisherEnd] = []
         with pytest.raises(BadOfferError, match="cannot be used"):
-            await PublisherPeer.accept(offer, VideoInput(), on_picture=print, on_closed=ends.append)
+            await PublisherPeer.from_offer(offer, VideoInput(), on_picture=print, on_closed=ends.append)
         assert ends == []
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from realtime_engine.infra.webrtc import IceConfig, IceServer, RouteKind, find_route
+from realtime_engine.infra.webrtc import IceConfig, IceServer, ReachabilityKind, find_reachability
 
 UNREACHABLE = "192.0.2.254:9"
 
@@ -20,35 +20,35 @@ def addresses(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 async def test_a_machine_without_a_network_serves_itself(addresses: list[str]) -> None:
     addresses.clear()
-    route = await find_route(IceConfig())
-    assert (route.kind, route.addresses) == (RouteKind.LOOPBACK, ("127.0.0.1",))
+    route = await find_reachability(IceConfig())
+    assert (route.kind, route.addresses) == (ReachabilityKind.LOOPBACK, ("127.0.0.1",))
     assert str(route) == "viewers on this machine only (127.0.0.1)"
 
 
 async def test_a_network_address_serves_the_network_unless_the_page_is_for_this_machine_alone() -> None:
-    route = await find_route(IceConfig())
-    if route.kind is RouteKind.LOOPBACK:
+    route = await find_reachability(IceConfig())
+    if route.kind is ReachabilityKind.LOOPBACK:
         pytest.skip("this machine has no network")
-    assert route.kind is RouteKind.LAN and not route.silent
-    assert (await find_route(IceConfig(), page_on_loopback=True)).kind is RouteKind.LOOPBACK
+    assert route.kind is ReachabilityKind.LAN and not route.silent
+    assert (await find_reachability(IceConfig(), page_on_loopback=True)).kind is ReachabilityKind.LOOPBACK
 
 
 async def test_a_public_address_is_named(addresses: list[str]) -> None:
-    route = await find_route(IceConfig(public_address="203.0.113.5"))
-    assert (route.kind, route.addresses) == (RouteKind.PUBLIC, ("203.0.113.5",))
+    route = await find_reachability(IceConfig(public_address="203.0.113.5"))
+    assert (route.kind, route.addresses) == (ReachabilityKind.PUBLIC, ("203.0.113.5",))
 
 
 async def test_servers_that_do_not_answer_are_named(addresses: list[str]) -> None:
     servers = [IceServer(f"stun:{UNREACHABLE}"), IceServer(f"turn:{UNREACHABLE}", "a", "b")]
-    route = await find_route(IceConfig(servers, gather_deadline_s=0.05))
-    assert route.kind is RouteKind.LOOPBACK
+    route = await find_reachability(IceConfig(servers, gather_deadline_s=0.05))
+    assert route.kind is ReachabilityKind.LOOPBACK
     assert str(route).endswith(f"; turn:{UNREACHABLE} gave no address; stun:{UNREACHABLE} gave no address")
 
 
 async def test_without_the_relay_there_is_no_route_where_it_is_the_only_one() -> None:
     ice = IceConfig([IceServer(f"turn:{UNREACHABLE}", "a", "b")], relay_only=True, gather_deadline_s=0.05)
-    route = await find_route(ice)
-    assert (route.kind, route.addresses, route.silent) == (RouteKind.NONE, (), (f"turn:{UNREACHABLE}",))
+    route = await find_reachability(ice)
+    assert (route.kind, route.addresses, route.silent) == (ReachabilityKind.NONE, (), (f"turn:{UNREACHABLE}",))
     assert "over HTTP" in str(route)
 
 
@@ -57,7 +57,7 @@ async def test_a_network_that_breaks_is_no_error(monkeypatch: pytest.MonkeyPatch
         raise OSError("no interfaces")
 
     monkeypatch.setattr("aioice.ice.get_host_addresses", broken)
-    assert (await find_route(IceConfig())).kind is RouteKind.NONE
+    assert (await find_reachability(IceConfig())).kind is ReachabilityKind.NONE
 
 
 async def test_a_busy_machine_leaves_no_socket_open(addresses: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,11 +70,11 @@ async def test_a_busy_machine_leaves_no_socket_open(addresses: list[str], monkey
         return made
 
     monkeypatch.setattr(loop, "create_datagram_endpoint", create_slowly)
-    assert (await find_route(IceConfig(gather_deadline_s=0.05))).kind is RouteKind.LOOPBACK
+    assert (await find_reachability(IceConfig(gather_deadline_s=0.05))).kind is ReachabilityKind.LOOPBACK
     assert opened and all(transport.is_closing() for transport, _ in opened)
 
 
 async def test_nothing_is_left_running() -> None:
     before = asyncio.all_tasks()
-    await find_route(IceConfig())
+    await find_reachability(IceConfig())
     assert asyncio.all_tasks() <= before

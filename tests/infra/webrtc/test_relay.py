@@ -11,19 +11,20 @@ from typing import Any
 import pytest
 import yaml
 
+from realtime_engine.infra.publisher import FramePublisher
 from realtime_engine.infra.webrtc import (
     IceConfig,
     IceServer,
     NoCandidatesError,
-    RouteKind,
+    ReachabilityKind,
     TurnSecret,
     ViewerPeer,
     WebRtcReceiver,
-    find_route,
+    find_reachability,
 )
 
 from ...coturn import Coturn, coturn
-from .support import FakeSource, Player, shared
+from .support import Player, shared
 
 ROOT = Path(__file__).parents[3]
 
@@ -58,16 +59,20 @@ def _substituted(option: str, **variables: str) -> str:
 
 
 @asynccontextmanager
-async def relayed(source: FakeSource, server_side: IceConfig, viewer_side: IceConfig) -> AsyncIterator[WebRtcReceiver]:
+async def relayed(
+    source: FramePublisher, server_side: IceConfig, viewer_side: IceConfig
+) -> AsyncIterator[WebRtcReceiver]:
     receiver = WebRtcReceiver(ice=viewer_side)
     peer = None
     try:
         offer = await receiver.offer()
-        peer = await ViewerPeer.accept(offer, source=shared(source), on_controls=lambda text: [text], ice=server_side)
+        peer = await ViewerPeer.from_offer(
+            offer, source=shared(source), on_controls=lambda text: [text], ice=server_side
+        )
         for description in (offer, peer.answer):
             candidates = [line for line in description.splitlines() if line.startswith("a=candidate")]
             assert candidates and all(" typ relay raddr 0.0.0.0 rport 9" in line for line in candidates)
-        await receiver.accept(peer.answer)
+        await receiver.set_answer(peer.answer)
         yield receiver
     finally:
         await receiver.close()
@@ -80,7 +85,7 @@ async def test_video_and_controls_go_through_the_relay_alone(with_users: Coturn,
     """By TCP, as where a viewer's network lets no UDP through."""
     ice = IceConfig([IceServer(with_users.url, "ann", "pass")], relay_only=True)
     viewer_url = with_users.url.replace("udp", transport)
-    source = FakeSource()
+    source = FramePublisher()
     async with (
         Player(source),
         relayed(source, ice, IceConfig([IceServer(viewer_url, "ann", "pass")], relay_only=True)) as receiver,
@@ -96,7 +101,7 @@ async def test_credentials_of_a_shared_secret_are_taken(with_secret: Coturn) -> 
     """This side's are made where it connects, the viewer's where it is told of the servers."""
     ice = IceConfig([IceServer(with_secret.url)], turn_secret=TurnSecret("north"), relay_only=True)
     told = IceConfig(ice.servers_for("viewer"), relay_only=True)
-    source = FakeSource()
+    source = FramePublisher()
     async with Player(source), relayed(source, ice, told) as receiver:
         await receiver.next_frame()
 
@@ -106,8 +111,8 @@ async def test_other_credentials_are_refused_and_the_viewer_is_told(with_secret:
     receiver = WebRtcReceiver()
     ice = IceConfig([IceServer(with_secret.url)], turn_secret=secret, relay_only=True)
     with pytest.raises(NoCandidatesError, match="no address of the TURN server.*try again later"):
-        await ViewerPeer.accept(
-            await receiver.offer(), source=shared(FakeSource()), on_controls=lambda text: [], ice=ice
+        await ViewerPeer.from_offer(
+            await receiver.offer(), source=shared(FramePublisher()), on_controls=lambda text: [], ice=ice
         )
     await receiver.close()
 
@@ -115,13 +120,13 @@ async def test_other_credentials_are_refused_and_the_viewer_is_told(with_secret:
 async def test_the_route_is_told(with_users: Coturn) -> None:
     turn = IceServer(with_users.url, "ann", "pass")
     stun = IceServer(f"stun:127.0.0.1:{with_users.port}")
-    assert (await find_route(IceConfig([turn]))).kind is RouteKind.RELAY
-    refused = await find_route(IceConfig([IceServer(turn.url, "ann", "wrong")], relay_only=True))
-    assert (refused.kind, refused.silent) == (RouteKind.NONE, (turn.url,))
-    assert (await find_route(IceConfig([stun, turn], relay_only=True))).silent == ()
+    assert (await find_reachability(IceConfig([turn]))).kind is ReachabilityKind.RELAY
+    refused = await find_reachability(IceConfig([IceServer(turn.url, "ann", "wrong")], relay_only=True))
+    assert (refused.kind, refused.silent) == (ReachabilityKind.NONE, (turn.url,))
+    assert (await find_reachability(IceConfig([stun, turn], relay_only=True))).silent == ()
 
 
 async def test_an_address_as_a_stun_server_sees_it_is_told(with_users: Coturn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aioice.ice.get_host_addresses", lambda **_: ["127.0.0.1"])
-    route = await find_route(IceConfig([IceServer(f"stun:127.0.0.1:{with_users.port}")]))
-    assert (route.kind, route.silent) == (RouteKind.REFLEXIVE, ())
+    route = await find_reachability(IceConfig([IceServer(f"stun:127.0.0.1:{with_users.port}")]))
+    assert (route.kind, route.silent) == (ReachabilityKind.REFLEXIVE, ())

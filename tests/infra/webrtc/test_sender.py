@@ -23,12 +23,13 @@ from aiortc.rtp import (
 
 from realtime_engine.core.clock import MONOTONIC
 from realtime_engine.infra.encoding import Codec
+from realtime_engine.infra.publisher import FramePublisher
 from realtime_engine.infra.webrtc import Loss, SharedVideo, StreamStats, Tier, ViewerPeer, WebRtcReceiver
 from realtime_engine.infra.webrtc.sender import Sending
 from realtime_engine.infra.webrtc.track import SentFrame
 from realtime_engine.testing import ManualClock
 
-from .support import FakeSource, Player, frame, shared, until
+from .support import Player, frame, shared, until
 
 
 class Wire:
@@ -53,7 +54,7 @@ class Wire:
         self.peer: ViewerPeer
 
     async def connect(self) -> None:
-        self.peer = await ViewerPeer.accept(
+        self.peer = await ViewerPeer.from_offer(
             await self.receiver.offer(),
             source=self.video,
             on_controls=lambda text: [text],
@@ -74,7 +75,7 @@ class Wire:
             await send(data)
 
         ice._send = send_or_lose
-        await self.receiver.accept(self.peer.answer)
+        await self.receiver.set_answer(self.peer.answer)
 
     async def close(self) -> None:
         await self.receiver.close()
@@ -86,32 +87,32 @@ class Wire:
 
 
 @pytest.fixture
-async def source() -> FakeSource:
-    return FakeSource()
+async def source() -> FramePublisher:
+    return FramePublisher()
 
 
 @pytest.fixture(params=list(Codec))
-async def wire(source: FakeSource, request: pytest.FixtureRequest) -> AsyncIterator[Wire]:
+async def wire(source: FramePublisher, request: pytest.FixtureRequest) -> AsyncIterator[Wire]:
     wire = Wire(shared(source), request.param)
     await wire.connect()
     yield wire
     await wire.close()
 
 
-async def test_no_datagram_is_larger_than_1200_bytes(source: FakeSource, wire: Wire) -> None:
+async def test_no_datagram_is_larger_than_1200_bytes(source: FramePublisher, wire: Wire) -> None:
     random = np.random.default_rng(0)
     for number in range(4):
-        source.show(frame(number, random.integers(0, 256, (360, 640, 3), dtype=np.uint8)))
+        source.publish(frame(number, random.integers(0, 256, (360, 640, 3), dtype=np.uint8)))
         if number == 2:
             wire.drops = iter([True, True, *[False] * 10_000]).__next__
         await asyncio.sleep(0.1)
-        source.show(frame(number))
+        source.publish(frame(number))
         await asyncio.sleep(0.03)
     await wire.receiver.next_frame()
     assert len(wire.sizes) > 50 and 1100 < max(wire.sizes) <= 1200
 
 
-async def test_a_frame_is_sent_when_its_last_packet_is_handed_over(source: FakeSource, wire: Wire) -> None:
+async def test_a_frame_is_sent_when_its_last_packet_is_handed_over(source: FramePublisher, wire: Wire) -> None:
     """Not when the sender comes for the next one: a busy event loop may let it wait."""
     async with Player(source):
         await until(lambda: len(wire.sent) >= 5)
@@ -119,14 +120,16 @@ async def test_a_frame_is_sent_when_its_last_packet_is_handed_over(source: FakeS
         assert sent.encoded.encoded_ns <= sent.sent_ns <= ended_ns
 
 
-async def test_after_a_blackout_comes_a_keyframe_and_nothing_of_what_has_passed(source: FakeSource, wire: Wire) -> None:
+async def test_after_a_blackout_comes_a_keyframe_and_nothing_of_what_has_passed(
+    source: FramePublisher, wire: Wire
+) -> None:
     async with Player(source):
         await wire.receiver.next_frame()
         now = asyncio.get_running_loop().time
         dark_ends = now() + 0.8
         wire.drops = lambda: now() < dark_ends
         await until(lambda: wire.stats.keyframes == 2, pause_s=0.01)
-        newest = source.newest.id.seq  # type: ignore[union-attr]
+        newest = source.latest.id.seq  # type: ignore[union-attr]
         while (info := (await wire.receiver.next_frame()).info) is None or info.seq < newest:
             pass
     assert now() > dark_ends
@@ -134,7 +137,7 @@ async def test_after_a_blackout_comes_a_keyframe_and_nothing_of_what_has_passed(
     assert [at for at in wire.again if at > dark_ends] == []
 
 
-async def test_a_lost_packet_is_sent_again_and_nothing_else_happens(source: FakeSource, wire: Wire) -> None:
+async def test_a_lost_packet_is_sent_again_and_nothing_else_happens(source: FramePublisher, wire: Wire) -> None:
     async with Player(source):
         await wire.receiver.channel_open()
         await wire.receiver.next_frame()
@@ -145,7 +148,7 @@ async def test_a_lost_packet_is_sent_again_and_nothing_else_happens(source: Fake
     assert wire.stats.keyframes == 1 and not wire.stats.losses
 
 
-async def test_an_intra_request_without_an_address_brings_a_keyframe(source: FakeSource, wire: Wire) -> None:
+async def test_an_intra_request_without_an_address_brings_a_keyframe(source: FramePublisher, wire: Wire) -> None:
     async with Player(source):
         await wire.receiver.next_frame()
         sender = wire.peer._sender
@@ -158,7 +161,7 @@ async def test_an_intra_request_without_an_address_brings_a_keyframe(source: Fak
 
 
 @pytest.mark.parametrize("wire", [Codec.VP8], indirect=True)
-async def test_a_receivers_reports_reach_the_tiers(source: FakeSource, wire: Wire) -> None:
+async def test_a_receivers_reports_reach_the_tiers(source: FramePublisher, wire: Wire) -> None:
     async with Player(source):
         await wire.receiver.next_frame()
         viewer: Any = wire.peer._track._viewer

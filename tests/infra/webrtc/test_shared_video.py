@@ -45,7 +45,7 @@ async def show(bench: Bench, *viewers: Viewer, after_ms: float = 150) -> None:
 
 
 def join(bench: Bench) -> Viewer:
-    return Viewer(bench.video.join(Codec.VP8))
+    return Viewer(bench.video.add_viewer(Codec.VP8))
 
 
 async def test_the_encoder_is_made_for_the_configured_rate_and_follows_the_only_viewer(bench: Bench) -> None:
@@ -62,7 +62,7 @@ async def test_the_encoder_is_made_for_the_configured_rate_and_follows_the_only_
 
 async def test_without_a_configured_rate_the_picture_decides(bench: Bench) -> None:
     other = Bench()
-    viewer = Viewer(other.video.join(Codec.VP8))
+    viewer = Viewer(other.video.add_viewer(Codec.VP8))
     await show(other, viewer)
     assert 100_000 < other.stats.bitrate < 1_500_000
     await other.video.close()
@@ -115,7 +115,7 @@ async def test_a_viewer_that_leaves_between_two_tiers_leaves_both(bench: Bench) 
     await show(bench, fast, slow)
     slow.choke()
     bench.clock.advance(0.15)
-    bench.source.show(bench.source.newest)  # type: ignore[arg-type]
+    bench.source.publish(bench.source.latest)  # type: ignore[arg-type]
     await until(lambda: bench.of(Tier.QUARTER).viewers == 1)
     slow.viewer.close()
     await until(lambda: all(encoder.closed for encoder in bench.encoders[1:]))
@@ -123,7 +123,7 @@ async def test_a_viewer_that_leaves_between_two_tiers_leaves_both(bench: Bench) 
 
 
 async def test_a_frame_that_comes_in_two_encodes_is_made_a_moment_later(bench: Bench) -> None:
-    fast, slow = join(bench), join(bench)
+    slow, fast = join(bench), join(bench)  # slow is sent the full tier's packet before the other encode is done
     await show(bench, fast, slow)
     slow.choke()
     await bench.show(150)

@@ -5,38 +5,39 @@ import asyncio
 import pytest
 
 from realtime_engine.infra.encoding.base import Codec
+from realtime_engine.infra.publisher import FramePublisher, Subscription
 from realtime_engine.infra.webrtc.send_queue import Loss, StreamEnded
 from realtime_engine.infra.webrtc.shared_video import SharedVideo
 from realtime_engine.infra.webrtc.tiers import Tier
 
 from .bench import Bench, seqs
-from .support import FakeSource, GatedExecutor, frame, until
+from .support import frame, until
 
 
 @pytest.fixture
 async def bench():  # type: ignore[no-untyped-def]
     bench = Bench()
     yield bench
-    await bench.video.close()
+    await bench.close()
 
 
 async def test_without_viewers_nothing_is_read_or_encoded(bench: Bench) -> None:
-    bench.source.show(frame(0))
+    bench.source.publish(frame(0))
     await asyncio.sleep(0)
-    assert bench.encoders == [] and bench.source.readers == 0
+    assert bench.encoders == [] and bench.source.viewers == 0
 
 
 async def test_two_viewers_share_one_encode(bench: Bench) -> None:
-    one, two = bench.video.join(Codec.VP8), bench.video.join(Codec.VP8)
+    one, two = bench.video.add_viewer(Codec.VP8), bench.video.add_viewer(Codec.VP8)
     for _ in range(3):
         await bench.show()
     assert await seqs(one, 3) == await seqs(two, 3) == [0, 1, 2]
     assert len(bench.encoders) == 1 and len(bench.keyframes) == 3
-    assert bench.stats.viewers == 2 and bench.source.readers == 1
+    assert bench.stats.viewers == 2 and bench.source.viewers == 1
 
 
 async def test_the_packets_carry_the_time_at_which_frames_came(bench: Bench) -> None:
-    viewer = bench.video.join(Codec.VP8)
+    viewer = bench.video.add_viewer(Codec.VP8)
     for after_ms in (0, 40, 100, 0):
         await bench.show(after_ms)
     packets = [(await viewer.next()).packet for _ in range(4)]
@@ -45,10 +46,10 @@ async def test_the_packets_carry_the_time_at_which_frames_came(bench: Bench) -> 
 
 
 async def test_a_late_viewer_begins_with_a_keyframe_made_for_it(bench: Bench) -> None:
-    bench.video.join(Codec.VP8)
+    bench.video.add_viewer(Codec.VP8)
     await bench.show()
     await bench.show()
-    late = bench.video.join(Codec.VP8)
+    late = bench.video.add_viewer(Codec.VP8)
     await bench.show(after_ms=300)
     await bench.show()
     assert bench.keyframes == [True, False, True, False]
@@ -57,11 +58,11 @@ async def test_a_late_viewer_begins_with_a_keyframe_made_for_it(bench: Bench) ->
 
 
 async def test_viewers_that_come_close_together_share_a_keyframe(bench: Bench) -> None:
-    bench.video.join(Codec.VP8)
+    bench.video.add_viewer(Codec.VP8)
     await bench.show()
     late = []
     for _ in range(3):
-        late.append(bench.video.join(Codec.VP8))
+        late.append(bench.video.add_viewer(Codec.VP8))
         await bench.show(after_ms=80)
     await bench.show(after_ms=80)
     assert bench.keyframes == [True, False, False, False, True]
@@ -69,20 +70,19 @@ async def test_viewers_that_come_close_together_share_a_keyframe(bench: Bench) -
 
 
 async def test_a_viewer_that_joins_in_the_middle_of_an_encode_waits_for_its_keyframe(bench: Bench) -> None:
-    gate = GatedExecutor()
-    bench.video = SharedVideo(bench.source, factory=bench.encoder, executor=gate, clock=bench.clock)
-    first = bench.video.join(Codec.VP8)
+    gate = bench.gate_encoder()
+    first = bench.video.add_viewer(Codec.VP8)
     for number in range(2):
-        bench.source.show(frame(number))
+        bench.source.publish(frame(number))
         await until(lambda: gate.waiting)
         if number == 0:
             gate.open()
             assert (await first.next()).packet.is_keyframe
-    late = bench.video.join(Codec.VP8)
+    late = bench.video.add_viewer(Codec.VP8)
     bench.clock.advance(1)
     gate.open()
     assert not (await first.next()).packet.is_keyframe
-    bench.source.show(frame(2))
+    bench.source.publish(frame(2))
     await until(lambda: gate.waiting)
     gate.open()
     encoded = await late.next()
@@ -90,23 +90,29 @@ async def test_a_viewer_that_joins_in_the_middle_of_an_encode_waits_for_its_keyf
 
 
 async def test_a_viewer_that_joins_while_the_source_rests_gets_the_last_frame(bench: Bench) -> None:
-    bench.video.join(Codec.VP8)
+    bench.video.add_viewer(Codec.VP8)
     await bench.show()
-    late = bench.video.join(Codec.VP8)
+    late = bench.video.add_viewer(Codec.VP8)
     bench.clock.advance(1)
     encoded = await late.next()
     assert encoded.id.seq == 0 and encoded.packet.is_keyframe
     assert bench.stats.frames_repeated == 1
 
 
-async def test_a_frame_that_the_source_has_forgotten_is_not_shown_again(bench: Bench) -> None:
-    bench.video.join(Codec.VP8)
+async def test_a_frame_that_the_source_has_forgotten_is_not_shown_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.video.add_viewer(Codec.VP8)
     await bench.show()
-    bench.source.forget()
-    late = bench.video.join(Codec.VP8)
+    bench.source.clear()
+    late = bench.video.add_viewer(Codec.VP8)
     bench.clock.advance(1)
-    await until(lambda: bench.source.subscriptions == 2)
-    await asyncio.sleep(0.01)
+    rewind = Subscription.rewind
+    rewound = asyncio.Event()
+    monkeypatch.setattr(Subscription, "rewind", lambda subscription: (rewind(subscription), rewound.set()))
+    await rewound.wait()
+    for _ in range(10):
+        await asyncio.sleep(0)
     assert bench.stats.frames_encoded == 1
     await bench.show()
     encoded = await late.next()
@@ -114,7 +120,7 @@ async def test_a_frame_that_the_source_has_forgotten_is_not_shown_again(bench: B
 
 
 async def test_losses_bring_at_most_one_keyframe_in_250_ms(bench: Bench) -> None:
-    one, two, lucky = (bench.video.join(Codec.VP8) for _ in range(3))
+    one, two, lucky = (bench.video.add_viewer(Codec.VP8) for _ in range(3))
     await bench.show()
     for number in range(17):
         if (await lucky.next()).packet.is_keyframe:
@@ -127,7 +133,7 @@ async def test_losses_bring_at_most_one_keyframe_in_250_ms(bench: Bench) -> None
 
 
 async def test_a_viewer_that_lost_its_reference_gets_nothing_before_the_next_keyframe(bench: Bench) -> None:
-    unlucky, lucky = bench.video.join(Codec.VP8), bench.video.join(Codec.VP8)
+    unlucky, lucky = bench.video.add_viewer(Codec.VP8), bench.video.add_viewer(Codec.VP8)
     await bench.show()
     await bench.show()
     assert await seqs(unlucky, 1) == [0]
@@ -140,7 +146,7 @@ async def test_a_viewer_that_lost_its_reference_gets_nothing_before_the_next_key
 
 
 async def test_a_loss_is_answered_by_a_keyframe_that_is_unsent(bench: Bench) -> None:
-    viewer = bench.video.join(Codec.VP8)
+    viewer = bench.video.add_viewer(Codec.VP8)
     await bench.show()
     viewer.report_loss()
     await bench.show(after_ms=300)
@@ -149,7 +155,7 @@ async def test_a_loss_is_answered_by_a_keyframe_that_is_unsent(bench: Bench) -> 
 
 
 async def test_a_viewer_that_cannot_report_losses_gets_keyframes_by_the_clock(bench: Bench) -> None:
-    viewer = bench.video.join(Codec.VP8, blind=True)
+    viewer = bench.video.add_viewer(Codec.VP8, blind=True)
     for _ in range(9):
         await bench.show(after_ms=500)
         await viewer.next()
@@ -157,7 +163,7 @@ async def test_a_viewer_that_cannot_report_losses_gets_keyframes_by_the_clock(be
 
 
 async def test_a_late_sender_skips_to_a_new_keyframe_and_holds_up_nobody(bench: Bench) -> None:
-    slow, quick = bench.video.join(Codec.VP8), bench.video.join(Codec.VP8)
+    slow, quick = bench.video.add_viewer(Codec.VP8), bench.video.add_viewer(Codec.VP8)
     for _ in range(12):
         await bench.show(after_ms=100)
         await quick.next()
@@ -170,11 +176,11 @@ async def test_a_late_sender_skips_to_a_new_keyframe_and_holds_up_nobody(bench: 
 
 
 async def test_frames_that_nobody_has_room_for_are_left_out(bench: Bench) -> None:
-    viewer = bench.video.join(Codec.VP8)
+    viewer = bench.video.add_viewer(Codec.VP8)
     for _ in range(4):
         await bench.show()
     for number in (4, 5, 6):
-        bench.source.show(frame(number))
+        bench.source.publish(frame(number))
         for _ in range(10):
             await asyncio.sleep(0)
     assert bench.stats.frames_encoded == 4
@@ -183,73 +189,98 @@ async def test_frames_that_nobody_has_room_for_are_left_out(bench: Bench) -> Non
 
 
 async def test_the_last_viewer_turns_the_light_off_and_the_next_one_on(bench: Bench) -> None:
-    viewer = bench.video.join(Codec.VP8)
+    viewer = bench.video.add_viewer(Codec.VP8)
     await bench.show()
     viewer.close()
     viewer.close()
     await until(lambda: bench.encoders[0].closed)
-    assert bench.source.readers == 0
-    again = bench.video.join(Codec.VP8)
+    assert bench.source.viewers == 0
+    again = bench.video.add_viewer(Codec.VP8)
     await bench.show()
     assert (await again.next()).packet.is_keyframe
     assert len(bench.encoders) == 2
 
 
 async def test_a_closed_source_ends_every_viewer(bench: Bench) -> None:
-    viewers = [bench.video.join(Codec.VP8), bench.video.join(Codec.VP8)]
+    viewers = [bench.video.add_viewer(Codec.VP8), bench.video.add_viewer(Codec.VP8)]
     await bench.show()
     bench.source.close()
     await until(lambda: bench.encoders[0].closed)
-    for viewer in [*viewers, bench.video.join(Codec.VP8)]:
+    for viewer in [*viewers, bench.video.add_viewer(Codec.VP8)]:
         with pytest.raises(StreamEnded) as ended:
             await viewer.next()
         assert ended.value.error is None
 
 
-@pytest.mark.parametrize("part", ["encoder", "source"])
 async def test_an_error_ends_the_viewers_and_the_next_one_gets_a_new_stream(
-    bench: Bench, part: str, caplog: pytest.LogCaptureFixture
+    bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    viewer = bench.video.join(Codec.VP8)
+    viewer = bench.video.add_viewer(Codec.VP8)
     await bench.show()
     await viewer.next()
-    error = RuntimeError("broken on purpose")
-    if part == "encoder":
-        bench.encoders[0].error = error
-        bench.source.show(frame(1))
-    else:
-        bench.source.fail(error)
+    error = bench.encoders[0].error = RuntimeError("broken on purpose")
+    bench.source.publish(frame(1))
     with pytest.raises(StreamEnded) as ended:
         await viewer.next()
     assert ended.value.error is error
     assert "broken on purpose" in caplog.text
     await until(lambda: bench.encoders[0].closed)
 
-    bench.source.error = None
-    viewer = bench.video.join(Codec.VP8)
+    viewer = bench.video.add_viewer(Codec.VP8)
     await bench.show()
     assert (await viewer.next()).packet.is_keyframe
 
 
+async def test_a_published_frame_is_encoded_in_the_next_turn_of_the_loop(bench: Bench) -> None:
+    gate = bench.gate_encoder()
+    viewer = bench.video.add_viewer(Codec.VP8)
+    for number in range(3):
+        bench.source.publish(frame(number))
+        await asyncio.sleep(0)
+        if number:  # the first one finds a stream that is starting
+            assert gate.waiting
+        await until(lambda: gate.waiting)
+        gate.open()
+        await viewer.next()
+        for _ in range(5):
+            await asyncio.sleep(0)  # the stream waits for the next frame now
+        assert sum("video" in task.get_name() for task in asyncio.all_tasks()) == 1
+
+
+async def test_a_frame_is_stamped_with_its_arrival_also_while_the_encoder_is_busy(bench: Bench) -> None:
+    gate = bench.gate_encoder()
+    viewer = bench.video.add_viewer(Codec.VP8)
+    bench.source.publish(frame(0))
+    await until(lambda: gate.waiting)
+    bench.clock.advance(0.01)
+    arrived_ns = bench.clock.now_ns()
+    bench.source.publish(frame(1))
+    bench.clock.advance(0.03)
+    gate.open()
+    await viewer.next()
+    await until(lambda: gate.waiting)
+    gate.open()
+    assert (await viewer.next()).paced_ns == arrived_ns
+
+
 async def test_only_the_newest_frame_is_encoded(bench: Bench) -> None:
-    viewer = bench.video.join(Codec.VP8)
+    viewer = bench.video.add_viewer(Codec.VP8)
     await bench.show()
     for number in range(1, 5):
-        bench.source.show(frame(number))
+        bench.source.publish(frame(number))
     await bench.show()
     assert len(bench.keyframes) == 2
     assert [(await viewer.next()).packet.is_keyframe for _ in range(2)] == [True, False]
 
 
 async def test_a_frame_whose_epoch_ends_during_its_encode_reaches_nobody(bench: Bench) -> None:
-    gate = GatedExecutor()
-    bench.video = SharedVideo(bench.source, factory=bench.encoder, executor=gate, clock=bench.clock)
-    viewer = bench.video.join(Codec.VP8)
+    gate = bench.gate_encoder()
+    viewer = bench.video.add_viewer(Codec.VP8)
     for number in range(3):
-        bench.source.show(frame(number, epoch=3 if number == 2 else 2))
+        bench.source.publish(frame(number, epoch=3 if number == 2 else 2))
         await until(lambda: gate.waiting)
         if number == 1:
-            bench.source.epoch = 3
+            bench.source.begin_epoch(3)
         gate.open()
         if number != 1:
             encoded = await viewer.next()
@@ -257,17 +288,16 @@ async def test_a_frame_whose_epoch_ends_during_its_encode_reaches_nobody(bench: 
 
 
 async def test_a_frame_whose_epoch_ends_before_its_encode_costs_nothing(bench: Bench) -> None:
-    gate = GatedExecutor()
-    bench.video = SharedVideo(bench.source, factory=bench.encoder, executor=gate, clock=bench.clock)
-    viewer = bench.video.join(Codec.VP8)
-    bench.source.show(frame(0))
+    gate = bench.gate_encoder()
+    viewer = bench.video.add_viewer(Codec.VP8)
+    bench.source.publish(frame(0))
     await until(lambda: gate.waiting)
-    bench.source.show(frame(1))
+    bench.source.publish(frame(1))
     await asyncio.sleep(0.01)
-    bench.source.epoch = 3
+    bench.source.begin_epoch(3)
     gate.open()
     await asyncio.sleep(0.01)
-    bench.source.show(frame(2, epoch=3))
+    bench.source.publish(frame(2, epoch=3))
     await until(lambda: gate.waiting)
     gate.open()
     assert (await viewer.next()).id.seq == 2
@@ -276,19 +306,19 @@ async def test_a_frame_whose_epoch_ends_before_its_encode_costs_nothing(bench: B
 
 @pytest.mark.parametrize("late_by", [0, 1])
 async def test_unsent_packets_end_with_their_epoch(bench: Bench, late_by: int) -> None:
-    viewer = bench.video.join(Codec.VP8)
+    viewer = bench.video.add_viewer(Codec.VP8)
     await bench.show()
     await viewer.next()
     await bench.show()
     await bench.show()
-    bench.source.epoch = 3
+    bench.source.begin_epoch(3)
     for number in range(10, 10 + late_by):  # reaches the viewer, but refers to what it is not sent
-        bench.source.show(frame(number, epoch=3))
+        bench.source.publish(frame(number, epoch=3))
         await until(lambda: bench.stats.frames_encoded == 4)
     waiting = asyncio.create_task(viewer.next())
     await asyncio.sleep(0)
     assert not waiting.done()
-    bench.source.show(frame(20, epoch=3))
+    bench.source.publish(frame(20, epoch=3))
     encoded = await waiting
     assert encoded.packet.is_keyframe and encoded.id.epoch == 3 and encoded.id.seq == 20
 
@@ -296,12 +326,12 @@ async def test_unsent_packets_end_with_their_epoch(bench: Bench, late_by: int) -
 async def test_a_source_that_is_over_ends_the_viewer_without_an_error(bench: Bench) -> None:
     bench.source.close()
     with pytest.raises(StreamEnded) as ended:
-        await bench.video.join(Codec.VP8).next()
+        await bench.video.add_viewer(Codec.VP8).next()
     assert ended.value.error is None
 
 
 async def test_codecs_have_encoders_of_their_own(bench: Bench) -> None:
-    h264, vp8 = bench.video.join(Codec.H264), bench.video.join(Codec.VP8)
+    h264, vp8 = bench.video.add_viewer(Codec.H264), bench.video.add_viewer(Codec.VP8)
     await bench.show()
     assert await seqs(h264, 1) == await seqs(vp8, 1) == [0]
     assert len(bench.encoders) == 2
@@ -309,9 +339,9 @@ async def test_codecs_have_encoders_of_their_own(bench: Bench) -> None:
 
 
 async def test_a_closed_video_ends_whoever_comes() -> None:
-    video = SharedVideo(FakeSource())
-    video.join(Codec.H264)
+    video = SharedVideo(FramePublisher())
+    video.add_viewer(Codec.H264)
     await video.close()
     await video.close()
     with pytest.raises(StreamEnded):
-        await video.join(Codec.H264).next()
+        await video.add_viewer(Codec.H264).next()

@@ -16,20 +16,21 @@ from aiortc import RTCPeerConnection, RTCSessionDescription
 from aiortc.rtp import RTCP_PSFB_APP, RTCP_PSFB_PLI, RtcpPsfbPacket, unpack_header_extensions
 
 from realtime_engine.infra.encoding import SOFTWARE_ENCODERS, Codec
+from realtime_engine.infra.publisher import FramePublisher
 from realtime_engine.infra.webrtc import (
     BadCandidateError,
     BadOfferError,
     CloseReason,
     NoCandidatesError,
-    Patience,
     PeerClosedError,
+    PeerTimeouts,
     SharedVideo,
     Tier,
     ViewerPeer,
     WebRtcReceiver,
 )
 
-from .support import CountingFactory, FakeSource, Player, luma, psnr, shared, until
+from .support import CountingFactory, Player, luma, psnr, shared, until
 
 BOTH = pytest.mark.parametrize("codec", list(Codec))
 
@@ -48,8 +49,8 @@ class Viewer:
 
 
 @pytest.fixture
-async def source() -> FakeSource:
-    return FakeSource()
+async def source() -> FramePublisher:
+    return FramePublisher()
 
 
 @pytest.fixture
@@ -60,9 +61,11 @@ async def connect() -> AsyncIterator[Any]:
         receiver = WebRtcReceiver(codecs=[codec])
         reasons: asyncio.Queue[CloseReason] = asyncio.Queue()
         options.setdefault("on_controls", lambda text: [])
-        peer = await ViewerPeer.accept(await receiver.offer(), source=video, on_closed=reasons.put_nowait, **options)
+        peer = await ViewerPeer.from_offer(
+            await receiver.offer(), source=video, on_closed=reasons.put_nowait, **options
+        )
         viewers.append(Viewer(receiver, peer, reasons))
-        await receiver.accept(peer.answer)
+        await receiver.set_answer(peer.answer)
         return viewers[-1]
 
     yield connect
@@ -81,7 +84,7 @@ async def identified(viewer: Viewer, count: int) -> list[Any]:
 
 
 @BOTH
-async def test_the_pictures_arrive_and_say_which_they_are(source: FakeSource, connect: Any, codec: Codec) -> None:
+async def test_the_pictures_arrive_and_say_which_they_are(source: FramePublisher, connect: Any, codec: Codec) -> None:
     async with Player(source) as player:
         viewer = await connect(shared(source), codec)
         await viewer.receiver.channel_open()
@@ -97,7 +100,7 @@ async def test_the_pictures_arrive_and_say_which_they_are(source: FakeSource, co
 
 
 @BOTH
-async def test_two_viewers_share_one_encode(source: FakeSource, connect: Any, codec: Codec) -> None:
+async def test_two_viewers_share_one_encode(source: FramePublisher, connect: Any, codec: Codec) -> None:
     factory = CountingFactory(SOFTWARE_ENCODERS)
     video = shared(source, factory=factory)
     async with Player(source) as player:
@@ -111,7 +114,9 @@ async def test_two_viewers_share_one_encode(source: FakeSource, connect: Any, co
 
 
 @BOTH
-async def test_a_late_viewer_starts_at_a_keyframe_made_for_it(source: FakeSource, connect: Any, codec: Codec) -> None:
+async def test_a_late_viewer_starts_at_a_keyframe_made_for_it(
+    source: FramePublisher, connect: Any, codec: Codec
+) -> None:
     video = shared(source)
     async with Player(source) as player:
         first = await connect(video, codec)
@@ -123,7 +128,7 @@ async def test_a_late_viewer_starts_at_a_keyframe_made_for_it(source: FakeSource
         assert video.stats[codec, Tier.FULL].keyframes == 2
 
 
-async def test_a_picture_loss_report_brings_a_keyframe(source: FakeSource, connect: Any) -> None:
+async def test_a_picture_loss_report_brings_a_keyframe(source: FramePublisher, connect: Any) -> None:
     video = shared(source)
     async with Player(source):
         viewer = await connect(video)
@@ -145,7 +150,7 @@ def extensions_of(packet: bytes) -> dict[int, bytes]:
     return dict(unpack_header_extensions(int.from_bytes(packet[12:14], "big"), packet[16:end]))
 
 
-async def answered(source: FakeSource, extension: str, connect: Any, monkeypatch: pytest.MonkeyPatch) -> Viewer:
+async def answered(source: FramePublisher, extension: str, connect: Any, monkeypatch: pytest.MonkeyPatch) -> Viewer:
     """A viewer whose offer has ``extension`` as well."""
     offer = WebRtcReceiver.offer
 
@@ -158,7 +163,7 @@ async def answered(source: FakeSource, extension: str, connect: Any, monkeypatch
 
 
 async def test_every_packet_asks_to_be_shown_at_once(
-    source: FakeSource, connect: Any, monkeypatch: pytest.MonkeyPatch
+    source: FramePublisher, connect: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     viewer = await answered(source, f"7 {PLAYOUT}", connect, monkeypatch)
     assert f"a=extmap:7 {PLAYOUT}" in viewer.peer.answer.splitlines()
@@ -183,7 +188,7 @@ async def test_every_packet_asks_to_be_shown_at_once(
 
 @pytest.mark.parametrize("extension", [f"7 {AUDIO_LEVEL}", f"15 {PLAYOUT}"])
 async def test_a_viewer_that_cannot_read_the_playout_delay_is_not_sent_it(
-    source: FakeSource, extension: str, connect: Any, monkeypatch: pytest.MonkeyPatch
+    source: FramePublisher, extension: str, connect: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     viewer = await answered(source, extension, connect, monkeypatch)
     assert PLAYOUT not in viewer.peer.answer
@@ -191,7 +196,7 @@ async def test_a_viewer_that_cannot_read_the_playout_delay_is_not_sent_it(
         await viewer.receiver.next_frame()
 
 
-async def test_controls_reach_the_server_and_replies_the_viewer(source: FakeSource, connect: Any) -> None:
+async def test_controls_reach_the_server_and_replies_the_viewer(source: FramePublisher, connect: Any) -> None:
     def answer(text: str) -> list[str]:
         if text == "break":
             raise RuntimeError("broken on purpose")
@@ -208,7 +213,7 @@ async def test_controls_reach_the_server_and_replies_the_viewer(source: FakeSour
 
 
 @pytest.mark.parametrize("options", [{"label": "other"}, {"label": "controls", "ordered": False}])
-async def test_other_channels_are_closed(source: FakeSource, connect: Any, options: dict[str, Any]) -> None:
+async def test_other_channels_are_closed(source: FramePublisher, connect: Any, options: dict[str, Any]) -> None:
     viewer = await connect(shared(source))
     await viewer.receiver.channel_open()
     channel = viewer.receiver._connection.createDataChannel(**options)
@@ -217,7 +222,7 @@ async def test_other_channels_are_closed(source: FakeSource, connect: Any, optio
     await closed.wait()
 
 
-async def test_the_server_tells_its_own_identity_message_or_none(source: FakeSource, connect: Any) -> None:
+async def test_the_server_tells_its_own_identity_message_or_none(source: FramePublisher, connect: Any) -> None:
     def message(rtp: int, frame_id: Any) -> str | None:
         return f"frame {frame_id.seq}" if frame_id.seq % 2 else None
 
@@ -227,7 +232,7 @@ async def test_the_server_tells_its_own_identity_message_or_none(source: FakeSou
     assert all(int(text.split()[1]) % 2 for text in texts)
 
 
-async def test_closing_the_server_side_ends_the_viewer(source: FakeSource, connect: Any) -> None:
+async def test_closing_the_server_side_ends_the_viewer(source: FramePublisher, connect: Any) -> None:
     video = shared(source)
     async with Player(source):
         viewer = await connect(video)
@@ -244,7 +249,7 @@ async def test_closing_the_server_side_ends_the_viewer(source: FakeSource, conne
         await viewer.peer.add_candidate("")
 
 
-async def test_closing_the_viewer_side_ends_the_server(source: FakeSource, connect: Any) -> None:
+async def test_closing_the_viewer_side_ends_the_server(source: FramePublisher, connect: Any) -> None:
     video = shared(source)
     async with Player(source):
         viewer = await connect(video)
@@ -256,7 +261,7 @@ async def test_closing_the_viewer_side_ends_the_server(source: FakeSource, conne
     assert viewer.reasons.empty()
 
 
-async def test_the_end_of_the_session_ends_its_viewers(source: FakeSource, connect: Any) -> None:
+async def test_the_end_of_the_session_ends_its_viewers(source: FramePublisher, connect: Any) -> None:
     async with Player(source):
         viewer = await connect(shared(source))
         await viewer.receiver.next_frame()
@@ -267,7 +272,7 @@ async def test_the_end_of_the_session_ends_its_viewers(source: FakeSource, conne
 
 @pytest.mark.parametrize("part", ["encoder", "sender"])
 async def test_an_error_in_the_video_closes_the_connection(
-    source: FakeSource, connect: Any, part: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    source: FramePublisher, connect: Any, part: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: Any, **__: Any) -> Any:
         raise RuntimeError("broken on purpose")
@@ -286,32 +291,32 @@ async def test_an_error_in_the_video_closes_the_connection(
     assert "broken on purpose" in caplog.text
 
 
-async def test_closing_while_it_connects_leaves_nothing_running(source: FakeSource) -> None:
+async def test_closing_while_it_connects_leaves_nothing_running(source: FramePublisher) -> None:
     before = asyncio.all_tasks()
     for moment_ms in range(0, 70, 10):
         receiver = WebRtcReceiver()
-        peer = await ViewerPeer.accept(await receiver.offer(), source=shared(source), on_controls=lambda text: [])
-        await receiver.accept(peer.answer)
+        peer = await ViewerPeer.from_offer(await receiver.offer(), source=shared(source), on_controls=lambda text: [])
+        await receiver.set_answer(peer.answer)
         await asyncio.sleep(moment_ms / 1000)
         await asyncio.gather(peer.close(), receiver.close())
     await until(lambda: asyncio.all_tasks() <= before, pause_s=0.01)
 
 
-async def test_a_viewer_that_never_comes_is_given_up(source: FakeSource) -> None:
+async def test_a_viewer_that_never_comes_is_given_up(source: FramePublisher) -> None:
     receiver = WebRtcReceiver()
     reasons: asyncio.Queue[CloseReason] = asyncio.Queue()
-    await ViewerPeer.accept(
+    await ViewerPeer.from_offer(
         await receiver.offer(),
         source=shared(source),
         on_controls=lambda text: [],
         on_closed=reasons.put_nowait,
-        patience=Patience(connect_s=0.2),
+        timeouts=PeerTimeouts(connect_s=0.2),
     )
     assert await reasons.get() is CloseReason.NEVER_CONNECTED
     await receiver.close()
 
 
-async def test_a_killed_viewer_is_noticed(source: FakeSource) -> None:
+async def test_a_killed_viewer_is_noticed(source: FramePublisher) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -323,12 +328,12 @@ async def test_a_killed_viewer_is_noticed(source: FakeSource) -> None:
     assert process.stdin and process.stdout
     reasons: asyncio.Queue[CloseReason] = asyncio.Queue()
     video = shared(source)
-    peer = await ViewerPeer.accept(
+    peer = await ViewerPeer.from_offer(
         json.loads(await process.stdout.readline()),
         source=video,
         on_controls=lambda text: [],
         on_closed=reasons.put_nowait,
-        patience=Patience(silence_s=2.5),
+        timeouts=PeerTimeouts(silence_s=2.5),
     )
     async with Player(source):
         process.stdin.write(json.dumps(peer.answer).encode() + b"\n")
@@ -346,7 +351,7 @@ def count_open_files() -> int:
     return len(list(folder.iterdir())) if folder.is_dir() else 0
 
 
-async def test_a_refused_offer_leaves_nothing_running(source: FakeSource, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_refused_offer_leaves_nothing_running(source: FramePublisher, monkeypatch: pytest.MonkeyPatch) -> None:
     receiver = WebRtcReceiver(codecs=[Codec.VP8])
     offer = await receiver.offer()
     before = asyncio.all_tasks()
@@ -358,7 +363,9 @@ async def test_a_refused_offer_leaves_nothing_running(source: FakeSource, monkey
     reasons: asyncio.Queue[CloseReason] = asyncio.Queue()
     monkeypatch.setattr(ViewerPeer, "_watch", broken)
     with pytest.raises(RuntimeError, match="on purpose"):
-        await ViewerPeer.accept(offer, source=shared(source), on_controls=lambda text: [], on_closed=reasons.put_nowait)
+        await ViewerPeer.from_offer(
+            offer, source=shared(source), on_controls=lambda text: [], on_closed=reasons.put_nowait
+        )
     await until(lambda: asyncio.all_tasks() <= before, pause_s=0.01)
     assert reasons.empty()
     assert count_open_files() == open_files
@@ -366,20 +373,20 @@ async def test_a_refused_offer_leaves_nothing_running(source: FakeSource, monkey
 
 
 @pytest.mark.parametrize("offer", ["", "v=0\r\n", "v=0\r\nm=video"])
-async def test_a_malformed_offer_is_refused(source: FakeSource, offer: str) -> None:
+async def test_a_malformed_offer_is_refused(source: FramePublisher, offer: str) -> None:
     with pytest.raises(BadOfferError):
-        await ViewerPeer.accept(offer, source=shared(source), on_controls=lambda text: [])
+        await ViewerPeer.from_offer(offer, source=shared(source), on_controls=lambda text: [])
 
 
-async def test_an_offer_that_only_aiortc_refuses_is_refused_too(source: FakeSource) -> None:
+async def test_an_offer_that_only_aiortc_refuses_is_refused_too(source: FramePublisher) -> None:
     receiver = WebRtcReceiver(codecs=[Codec.H264])
     offer = (await receiver.offer()).replace("42001f", "4200ff").replace("42e01f", "4200ff")
     with pytest.raises(BadOfferError, match="cannot be used"):
-        await ViewerPeer.accept(offer, source=shared(source), on_controls=lambda text: [])
+        await ViewerPeer.from_offer(offer, source=shared(source), on_controls=lambda text: [])
     await receiver.close()
 
 
-async def test_a_machine_without_addresses_says_so(source: FakeSource, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_machine_without_addresses_says_so(source: FramePublisher, monkeypatch: pytest.MonkeyPatch) -> None:
     async def no_endpoint(*_: Any, **__: Any) -> Any:
         raise OSError("no free port")
 
@@ -387,19 +394,19 @@ async def test_a_machine_without_addresses_says_so(source: FakeSource, monkeypat
     offer = await receiver.offer()
     monkeypatch.setattr(asyncio.get_running_loop(), "create_datagram_endpoint", no_endpoint)
     with pytest.raises(NoCandidatesError, match="try again later"):
-        await ViewerPeer.accept(offer, source=shared(source), on_controls=lambda text: [])
+        await ViewerPeer.from_offer(offer, source=shared(source), on_controls=lambda text: [])
     await receiver.close()
 
 
-async def test_candidates_may_come_later(source: FakeSource) -> None:
+async def test_candidates_may_come_later(source: FramePublisher) -> None:
     receiver = WebRtcReceiver(codecs=[Codec.VP8])
     lines = (await receiver.offer()).splitlines()
     late = [line for line in lines if line.startswith(("a=candidate", "a=end-of"))]
     offer = "\r\n".join(line for line in lines if line not in late) + "\r\n"
-    peer = await ViewerPeer.accept(offer, source=shared(source), on_controls=lambda text: [])
+    peer = await ViewerPeer.from_offer(offer, source=shared(source), on_controls=lambda text: [])
     # only the server can begin: the viewer is not told where it is
     no_candidates = "\r\n".join(line for line in peer.answer.splitlines() if not line.startswith("a=candidate"))
-    await receiver.accept(no_candidates + "\r\n")
+    await receiver.set_answer(no_candidates + "\r\n")
     ufrag = next(line for line in lines if line.startswith("a=ice-ufrag"))
     with pytest.raises(BadCandidateError, match="restart"):
         await peer.add_candidate("a=ice-ufrag:other\r\n" + late[0])
@@ -412,7 +419,7 @@ async def test_candidates_may_come_later(source: FakeSource) -> None:
     await peer.close()
 
 
-async def test_a_process_out_of_files_says_so(source: FakeSource, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_out_of_files_says_so(source: FramePublisher, monkeypatch: pytest.MonkeyPatch) -> None:
     async def no_file(*_: Any, **__: Any) -> Any:
         raise OSError(24, "Too many open files")
 
@@ -420,7 +427,7 @@ async def test_a_process_out_of_files_says_so(source: FakeSource, monkeypatch: p
     offer = await receiver.offer()
     monkeypatch.setattr("aiortc.RTCPeerConnection.setLocalDescription", no_file)
     with pytest.raises(NoCandidatesError, match="Too many open files"):
-        await ViewerPeer.accept(offer, source=shared(source), on_controls=lambda text: [])
+        await ViewerPeer.from_offer(offer, source=shared(source), on_controls=lambda text: [])
     await receiver.close()
 
 
@@ -430,7 +437,7 @@ MALFORMED_REMB = RtcpPsfbPacket(
 )  # 255 numbers, none there
 
 
-async def test_no_strangers_datagram_and_no_malformed_report_ends_it(source: FakeSource, connect: Any) -> None:
+async def test_no_strangers_datagram_and_no_malformed_report_ends_it(source: FramePublisher, connect: Any) -> None:
     """An empty datagram has no first byte to go by, and anybody may send one."""
     stumbled: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: stumbled.append(context))
@@ -450,14 +457,16 @@ async def test_no_strangers_datagram_and_no_malformed_report_ends_it(source: Fak
     assert stumbled == []
 
 
-async def test_what_a_viewer_offers_to_send_is_not_taken(source: FakeSource) -> None:
+async def test_what_a_viewer_offers_to_send_is_not_taken(source: FramePublisher) -> None:
     """It would be decoded, and its sound would heap up."""
     connection = RTCPeerConnection()
     connection.addTransceiver("video", direction="recvonly")
     for _ in range(3):
         connection.addTransceiver("audio", direction="sendrecv")
     await connection.setLocalDescription(await connection.createOffer())
-    peer = await ViewerPeer.accept(connection.localDescription.sdp, source=shared(source), on_controls=lambda text: [])
+    peer = await ViewerPeer.from_offer(
+        connection.localDescription.sdp, source=shared(source), on_controls=lambda text: []
+    )
     assert peer.answer.count("a=inactive") == 3 and "a=recvonly" not in peer.answer
     assert peer.answer.count("a=sendonly") == 1
     await connection.setRemoteDescription(RTCSessionDescription(peer.answer, "answer"))

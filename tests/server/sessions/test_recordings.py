@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from realtime_engine.core.clock import MONOTONIC
+from realtime_engine.infra.publisher import FramePublisher
 from realtime_engine.infra.recording import RecordingRuns, RecordingStore
 from realtime_engine.infra.webrtc import SharedVideo
 from realtime_engine.server.sessions.engine_requests import SessionOver
 from realtime_engine.server.sessions.recordings import Recordings
 
-from ...infra.webrtc.support import FakeSource
 from ..support import until
 
 
@@ -22,14 +22,14 @@ class Scene:
     def __init__(self, folder: Path, pool: ThreadPoolExecutor) -> None:
         self.attended = True
         self.looks = 0
-        self.video = SharedVideo(FakeSource(), executor=pool)
+        self.video = SharedVideo(FramePublisher(), executor=pool)
         self.recordings = Recordings(
-            RecordingStore(folder, most_bytes=10**9, most_total_bytes=10**9),
+            RecordingStore(folder, max_bytes=10**9, max_total_bytes=10**9),
             "session",
             self.video,
             pool,
             attended_ns=self._attended_ns,
-            patience_s=0.04,
+            idle_timeout_s=0.04,
         )
 
     def _attended_ns(self) -> int:

@@ -8,9 +8,11 @@ from .devices import ARROWS_AS_WASD, GamepadState, KeyBinding, PointerState, Whe
 from .parsing import MAX_MESSAGE_BYTES
 from .schema import (
     PROTOCOL_VERSION,
+    FrameInfo,
     error_message,
     event_message,
     frame_message,
+    parse_frame_message,
     protocol_schema,
     timing_message,
 )
@@ -26,6 +28,7 @@ __all__ = [
     "ControlState",
     "ControlWindow",
     "Controls",
+    "FrameInfo",
     "GamepadState",
     "KeyBinding",
     "PointerState",
@@ -33,6 +36,7 @@ __all__ = [
     "error_message",
     "event_message",
     "frame_message",
+    "parse_frame_message",
     "protocol_schema",
     "timing_message",
 ]

@@ -5,8 +5,10 @@ The data channel, the WebSocket and REST carry the same text. docs/protocol.md e
 
 from __future__ import annotations
 
+import json
 from bisect import insort
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StringConstraints, TypeAdapter
@@ -366,6 +368,24 @@ def event_message(event: core.SessionEvent) -> dict[str, Any]:
     return message
 
 
+@dataclass(frozen=True, slots=True)
+class FrameInfo:
+    """The content of a frame message, as a client reads it.
+
+    Attributes:
+        epoch, seq, index: those of the frame's :class:`~realtime_engine.infra.frame.FrameId`.
+        action_seq: the newest action that shaped the frame.
+        rtp: the RTP timestamp that it was sent with, in 90 kHz. A browser reports the same number as ``rtpTimestamp``
+            in ``requestVideoFrameCallback``.
+    """
+
+    epoch: int
+    seq: int
+    index: int
+    action_seq: Any
+    rtp: int
+
+
 def frame_message(frame: FrameId, rtp: int | None = None) -> dict[str, Any]:
     """The frame message of a frame; ``rtp`` is its RTP timestamp, if it has one."""
     return {
@@ -379,8 +399,21 @@ def frame_message(frame: FrameId, rtp: int | None = None) -> dict[str, Any]:
     }
 
 
-def timing_message(transport: str | None, stages: Mapping[str, WindowSnapshot]) -> dict[str, Any]:
-    """The timing message with the latency of each stage, by its name."""
+def parse_frame_message(text: str) -> FrameInfo | None:
+    """Read a frame message that was sent with an RTP timestamp; ``None`` if ``text`` is another message."""
+    try:
+        message = json.loads(text)
+        if message["v"] != PROTOCOL_VERSION or message["type"] != "frame":
+            return None
+        return FrameInfo(message["epoch"], message["seq"], message["index"], message["action_seq"], message["rtp"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def timing_message(
+    transport: str | None, stages: Mapping[str, WindowSnapshot], pipeline: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
+    """The timing message with the latency of each stage, by its name; ``pipeline``: the model's own stages."""
     listed = [
         {
             "stage": name,
@@ -391,7 +424,8 @@ def timing_message(transport: str | None, stages: Mapping[str, WindowSnapshot]) 
         }
         for name, times in stages.items()
     ]
-    return {"v": PROTOCOL_VERSION, "type": "timing", "transport": transport, "stages": listed}
+    message = {"v": PROTOCOL_VERSION, "type": "timing", "transport": transport, "stages": listed}
+    return message | {"pipeline": list(pipeline)} if pipeline else message
 
 
 _EVENT_NAMES: dict[type[core.SessionEvent], str] = {

@@ -1,4 +1,4 @@
-"""Engines without a server: runs from control logs, comparisons of films, capacity."""
+"""Engines without a server: replay of control logs, comparison of videos, and capacity measurements."""
 
 from .capacity import CapacityPoint, measure_capacity
 from .compare import FilmDifference, compare_films, psnr, ssim

@@ -1,4 +1,4 @@
-"""How many sessions an engine serves in time."""
+"""Measures how many sessions an engine serves in time."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from ..control_log import ControlLog
 from ..demo import Demo
 from .replay import Replay
 
-MAX_MISSES = 0.01  # share of chunks that may come late
+MAX_MISSES = 0.01  # accepted fraction of late chunks
 _WARM_UP_S = 0.5
 _TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True)
 class CapacityPoint:
-    """What was measured with so many sessions at once.
+    """The measurement for one number of sessions.
 
     Attributes:
-        sessions: how many.
-        chunks: chunks measured, of all sessions.
-        period_ms: what a chunk plays, in milliseconds.
-        p50_ms, p95_ms, p99_ms: time from one chunk of a session to its next.
-        step_ms: mean time from the begin to the end of a step.
-        rtf: real-time factor: the 95th percentile of that time over what a chunk plays.
-        misses: chunks that came so late that a player who holds one chunk back would have stopped.
+        sessions: number of sessions.
+        chunks: measured chunks of all sessions.
+        period_ms: duration of a chunk in milliseconds.
+        p50_ms, p95_ms, p99_ms: percentiles of the chunk period in milliseconds.
+        step_ms: mean duration of a step in milliseconds.
+        rtf: real-time factor: the 95th percentile of the chunk period over the duration of a chunk.
+        misses: chunks too late for a playback that buffers one chunk.
         rate_hz: chunks per second of a session.
     """
 
@@ -53,11 +53,12 @@ class CapacityPoint:
 
     @property
     def miss_share(self) -> float:
+        """Fraction of missed chunks."""
         return self.misses / self.chunks if self.chunks else 1.0
 
     @property
     def is_in_time(self) -> bool:
-        """Whether at most one chunk in a hundred was missed."""
+        """Whether at most 1 % of the chunks were missed."""
         return self.miss_share <= MAX_MISSES
 
 
@@ -69,18 +70,20 @@ async def measure_capacity(
     seconds: float = 3.0,
     most: int | None = None,
 ) -> AsyncIterator[CapacityPoint]:
-    """Serve 1, 2, 4, 8 ... sessions at the engine's own rate until chunks come late, or it is full.
+    """Serve 1, 2, 4, 8 ... sessions at the rate of the engine until chunks are late or the engine is full.
 
-    Nobody watches: this is the engine's share, without encoding for viewers.
+    There are no viewers: the measurement excludes encoding.
 
     Args:
-        fields: typed fields that every session begins with.
-        seconds: how long each count of sessions is measured.
-        most: a bound on sessions, besides the engine's own.
+        engine: the engine.
+        demo: the demo of the engine.
+        fields: initial typed fields of every session.
+        seconds: duration of the measurement for each number of sessions.
+        most: maximum number of sessions; by default the maximum of the engine.
 
     Raises:
-        ValueError: fields that the demo refuses.
-        RuntimeError: the engine refused a session, or failed one.
+        ValueError: the demo refuses the fields.
+        RuntimeError: the engine rejected or failed a session.
     """
     manifest = engine.manifest()
     top = min(manifest.max_sessions, most or manifest.max_sessions)
@@ -115,7 +118,7 @@ def _counts(top: int) -> list[int]:
 
 
 async def _rest(seconds: float, readers: list[_Reader]) -> None:
-    """Let time pass, unless a reader breaks."""
+    """Wait for ``seconds``, unless a reader fails."""
     done, _ = await asyncio.wait([reader.task for reader in readers], timeout=seconds, return_when="FIRST_COMPLETED")
     for task in done:
         task.result()
@@ -123,7 +126,7 @@ async def _rest(seconds: float, readers: list[_Reader]) -> None:
 
 
 class _Reader:
-    """Reads one session and records when its chunks came; a rollout that ends is started again."""
+    """Reads one session, records the times of its chunks, and restarts a finished rollout."""
 
     def __init__(self, items: OutboxSession, inbox: Inbox, manifest: EngineManifest) -> None:
         self._items = items
@@ -194,14 +197,14 @@ def _point(readers: list[_Reader], manifest: EngineManifest, seconds: float) -> 
 
 
 def count_misses(arrivals_ns: list[int], period_ns: float) -> int:
-    """How often a player who shows a chunk each ``period_ns``, one period after the soonest so far, had none to show.
+    """Count the underruns of a playback that shows one chunk per ``period_ns``, one period after the earliest arrival.
 
-    After each time it begins anew, with the chunk that was late.
+    After an underrun the playback restarts with the late chunk.
     """
     misses, due_ns = 0, -math.inf
     for arrival_ns in arrivals_ns:
         if due_ns == -math.inf or arrival_ns < due_ns:
-            due_ns = arrival_ns  # sooner than any before: play on this schedule
+            due_ns = arrival_ns  # earlier than all before: adopt this schedule
         elif arrival_ns > due_ns + period_ns:
             misses += 1
             due_ns = arrival_ns

@@ -1,4 +1,4 @@
-"""Two films, picture by picture."""
+"""Frame-by-frame comparison of two videos: PSNR and SSIM."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Pixels = NDArray[np.uint8]
 
 
 def psnr(one: Pixels, other: Pixels) -> float:
-    """Peak signal-to-noise ratio of two uint8 pictures of one shape, in dB; infinite when they are equal.
+    """Peak signal-to-noise ratio of two uint8 images of the same shape, in dB; infinite if they are equal.
 
     Raises:
-        ValueError: of different shapes, or not uint8.
+        ValueError: the shapes differ, or an image is not uint8.
     """
     _check_alike(one, other)
     error = mean_square_error(one, other)
@@ -33,23 +33,24 @@ def psnr(one: Pixels, other: Pixels) -> float:
 
 
 def mean_square_error(one: Pixels, other: Pixels) -> float:
-    """Of two uint8 pictures of one shape, in squared steps of 255."""
+    """Mean square error of two uint8 images of the same shape."""
     difference = cv2.absdiff(one, other).astype(np.float32)
     return float(np.mean(np.square(difference), dtype=np.float64))
 
 
 def ssim(one: Pixels, other: Pixels) -> float:
-    """Mean structural similarity of two pictures: 1 when they are equal, at most.
+    """Mean structural similarity of two images; 1 if they are equal.
 
-    After Wang, Bovik, Sheikh, Simoncelli: "Image Quality Assessment: From Error Visibility to Structural Similarity",
-    IEEE Transactions on Image Processing 13 (4), 2004: an 11 x 11 Gaussian window of standard deviation 1.5, K1 = 0.01,
-    K2 = 0.03, where the window lies wholly inside; the mean over all places and channels.
+    The algorithm is that of Wang, Bovik, Sheikh and Simoncelli, "Image Quality Assessment: From Error Visibility to
+    Structural Similarity", IEEE Transactions on Image Processing 13 (4), 2004: an 11 x 11 Gaussian window with standard
+    deviation 1.5, K1 = 0.01 and K2 = 0.03, averaged over all channels and all positions of the window inside the image.
 
     Args:
-        one, other: (height, width) or (height, width, channels), uint8, both sides 11 or more.
+        one: (height, width) or (height, width, channels), uint8, both sides at least 11.
+        other: an image of the same shape.
 
     Raises:
-        ValueError: of different shapes, not uint8, or too small.
+        ValueError: the shapes differ, or the images are not uint8 or too small.
     """
     _check_alike(one, other)
     if min(one.shape[:2]) < _WINDOW:
@@ -62,13 +63,13 @@ def ssim(one: Pixels, other: Pixels) -> float:
     var_b = _blurred(b * b) - mean_b**2
     covariance = _blurred(a * b) - mean_a * mean_b
     c1, c2 = (_K1 * _PEAK) ** 2, (_K2 * _PEAK) ** 2
-    likeness = (2 * mean_a * mean_b + c1) * (2 * covariance + c2)
-    likeness /= (mean_a**2 + mean_b**2 + c1) * (var_a + var_b + c2)
-    return float(likeness.mean())
+    similarity = (2 * mean_a * mean_b + c1) * (2 * covariance + c2)
+    similarity /= (mean_a**2 + mean_b**2 + c1) * (var_a + var_b + c2)
+    return float(similarity.mean())
 
 
 def _blurred(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Weighted means over the window, at the places where it lies inside."""
+    """Weighted means over the window, at all positions inside the image."""
     edge = _WINDOW // 2
     blurred = cv2.GaussianBlur(values, (_WINDOW, _WINDOW), _SIGMA)
     return np.asarray(blurred[edge:-edge, edge:-edge])
@@ -83,13 +84,13 @@ def _check_alike(one: Pixels, other: Pixels) -> None:
 
 @dataclass(frozen=True)
 class FilmDifference:
-    """What a comparison found.
+    """Result of a comparison.
 
     Attributes:
-        frames: pictures compared.
-        psnr_db: of all pictures together, in dB; infinite when every one is equal.
-        worst_psnr_db, worst_frame: of the picture that differs most, and its number.
-        ssim, worst_ssim: mean over all pictures, and the least.
+        frames: number of frames.
+        psnr_db: PSNR over all frames in dB; infinite if all are equal.
+        worst_psnr_db, worst_frame: PSNR and number of the frame with the largest difference.
+        ssim, worst_ssim: mean and minimum of the SSIM.
     """
 
     frames: int
@@ -101,14 +102,14 @@ class FilmDifference:
 
 
 def compare_films(film: str | os.PathLike[str], golden: str | os.PathLike[str]) -> FilmDifference:
-    """Compare two films, each decoded to RGB.
+    """Compare two videos, decoded to RGB.
 
     Raises:
-        ValueError: they have different sizes or lengths, no pictures, or cannot be decoded; the message names the file.
+        ValueError: they differ in size or length, have no frames, or cannot be decoded; the message names the file.
         OSError: a file cannot be read.
     """
     errors: list[float] = []
-    likenesses: list[float] = []
+    similarities: list[float] = []
     for number, (mine, theirs) in enumerate(zip_longest(_pictures(film), _pictures(golden))):
         if mine is None or theirs is None:
             longer, shorter = (golden, film) if mine is None else (film, golden)
@@ -116,15 +117,15 @@ def compare_films(film: str | os.PathLike[str], golden: str | os.PathLike[str]) 
         if mine.shape != theirs.shape:
             raise ValueError(f"{film} is {_size(mine)}, {golden} is {_size(theirs)}: expected the same size")
         errors.append(mean_square_error(mine, theirs))
-        likenesses.append(ssim(mine, theirs))
+        similarities.append(ssim(mine, theirs))
     worst = int(np.argmax(errors))
     return FilmDifference(
         frames=len(errors),
         psnr_db=_decibels(float(np.mean(errors))),
         worst_psnr_db=_decibels(errors[worst]),
         worst_frame=worst,
-        ssim=float(np.mean(likenesses)),
-        worst_ssim=min(likenesses),
+        ssim=float(np.mean(similarities)),
+        worst_ssim=min(similarities),
     )
 
 

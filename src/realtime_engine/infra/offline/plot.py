@@ -1,4 +1,4 @@
-"""The capacity curve as a picture."""
+"""Plots a capacity measurement."""
 
 from __future__ import annotations
 
@@ -20,11 +20,14 @@ _STEPS = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
 
 
 def draw_capacity(points: Sequence[CapacityPoint], title: str) -> bytes:
-    """A PNG: time between chunks (95th percentile) and share of missed chunks, over sessions.
+    """Draw the 95th percentile of the chunk period and the fraction of missed chunks over the number of sessions.
 
     Args:
-        points: one or more, by sessions.
-        title: what was measured.
+        points: at least one point, in order of sessions.
+        title: title of the plot.
+
+    Returns:
+        A PNG file.
     """
     image = Image.new("RGB", (_WIDTH, _HEIGHT), _PAPER)
     chart = _Chart(ImageDraw.Draw(image), points)
@@ -96,7 +99,7 @@ class _Chart:
             self._pen.line((*line[0], *line[1]), ink, width=2)
 
     def _x(self, number: int) -> float:
-        """Counts double, so they lie equally far from one another."""
+        """Session counts double from point to point, so the points are equidistant."""
         return _LEFT + (number + 0.5) * (_WIDTH - _LEFT - _RIGHT) / len(self._points)
 
     def _y(self, share: float) -> float:

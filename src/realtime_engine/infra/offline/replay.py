@@ -156,7 +156,7 @@ class _StoppedClock:
     def wait(self, wakeup: Wakeup, until_ns: int | None) -> None:
         wakeup.wait()
 
-    def give_way(self) -> None:
+    def yield_now(self) -> None:
         """No other thread waits for this one."""
 
 

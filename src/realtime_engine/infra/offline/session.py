@@ -1,4 +1,4 @@
-"""One session of an engine, stepped as fast as it goes, on the caller's thread."""
+"""Runs one session of an engine as fast as possible, on the caller's thread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...core.loglimit import LogLimiter
 from ...core.messages import Action, Attach, Chunk, InboxMsg, Reset
 from ...core.monitor import ServeMonitor
 from ...core.session import Applied, Session
-from ...core.stepper import Outcome, Stepper
+from ...core.stepper import Outcome, Stepper, StepperOptions
 from .replay import Replay
 
 _log = logging.getLogger(__name__)
@@ -26,16 +26,36 @@ _NAP_S = 0.001
 
 
 class RunFailed(RuntimeError):
-    """The engine did not take the session, or gave it up."""
+    """The engine rejected the session, or failed it."""
+
+
+class _Chunks:
+    """Receives the chunks of a stepper."""
+
+    interrupted = False
+
+    def __init__(self, chunks: list[Chunk]) -> None:
+        self._chunks = chunks
+
+    def send_chunks(self, chunks: list[Chunk]) -> None:
+        self._chunks.extend(chunks)
+
+    def awaits_chunks(self, session: Session) -> bool:
+        return False
 
 
 class OfflineSession:
-    """Drives Level 1 of the engine contract, which every engine answers, as the serve loop does, but for the clock: a
-    step begins when the last one has ended. A context manager: the session is detached at the end, and an engine that
-    has a ``close`` is closed.
+    """Drives Level 1 of the engine contract like the serve loop, but starts each step as soon as the last one ends.
 
-    The chunks are those of a served session that was told the same before the same chunks, as far as the model is a
-    function of that.
+    A context manager: at its end the session is detached, and an engine with a ``close`` method is closed.
+
+    For a deterministic model, the chunks equal those of a served session that received the same messages before the
+    same chunks.
+
+    Args:
+        engine: the engine.
+        session_id: id of the session.
+        max_chunks: limit of chunks per epoch, see ``Demo.max_chunks``.
     """
 
     def __init__(
@@ -51,14 +71,8 @@ class OfflineSession:
         self._stepper = Stepper(
             engine,
             self._sessions,
-            depth=self._depth,
-            clock=MONOTONIC,
-            monitor=ServeMonitor(),
-            log=LogLimiter(_log, MONOTONIC),
-            emit=self._chunks.extend,
-            leaving=lambda session: False,
-            interrupted=lambda: False,
-            max_chunks=max_chunks,
+            _Chunks(self._chunks),
+            StepperOptions(MONOTONIC, ServeMonitor(), LogLimiter(_log, MONOTONIC), self._depth, max_chunks),
         )
 
     def __enter__(self) -> OfflineSession:
@@ -68,12 +82,12 @@ class OfflineSession:
         self.close()
 
     def play(self, replay: Replay, chunks: int) -> Iterator[Chunk]:
-        """The first ``chunks`` chunks, each when it is made; fewer when the rollout ends and the log does not reset it.
+        """Yield the first ``chunks`` chunks; fewer if the rollout ends and the log does not reset it.
 
         Raises:
-            RunFailed: the engine refused the session, failed ten times in a row, or gave nothing for a minute.
+            RunFailed: the engine rejected the session, failed ten times in a row, or produced no chunk for a minute.
         """
-        heard = time.monotonic()
+        last_chunk_s = time.monotonic()
         while self._emitted < chunks:
             begun = min(self._begun, self._emitted + self._depth - 1)
             for message in replay.due(begun, self._emitted):
@@ -82,11 +96,11 @@ class OfflineSession:
                 return
             made = self._step()
             if made:
-                heard = time.monotonic()
-            elif time.monotonic() - heard > _MAX_SILENCE_S:
-                raise RunFailed(f"the engine has made no chunk for {_MAX_SILENCE_S:g} s")
+                last_chunk_s = time.monotonic()
+            elif time.monotonic() - last_chunk_s > _MAX_SILENCE_S:
+                raise RunFailed(f"the engine has produced no chunk for {_MAX_SILENCE_S:g} s")
             elif self._begun >= self._depth:
-                time.sleep(_NAP_S)  # it waits for something of its own, such as an encode
+                time.sleep(_NAP_S)  # the engine waits for asynchronous work, such as an encode
             for chunk in made:
                 self._emitted += 1
                 if chunk.seq < chunks:
@@ -99,7 +113,7 @@ class OfflineSession:
         return session is not None and session.finished
 
     def close(self) -> None:
-        """Let go of the session, and of the engine."""
+        """Detach the session and close the engine."""
         if self._sessions:
             self._sessions.clear()
             call_hook(self._engine.detach, self._id)
@@ -121,7 +135,7 @@ class OfflineSession:
         try:
             call_hook(self._engine.attach, init)
         except Exception as error:
-            raise RunFailed(f"the engine refuses the session: {describe(error)}") from error
+            raise RunFailed(f"the engine rejected the session: {describe(error)}") from error
 
     def _reset(self, init: SessionInit) -> None:
         session = self._sessions[self._id]
@@ -133,14 +147,14 @@ class OfflineSession:
                 call_hook(self._engine.detach, self._id)
                 call_hook(self._engine.attach, init)
         except AdmissionError as error:
-            if callable(reset):  # then nothing has changed
-                _log.warning("the engine refuses a reset: %s", describe(error))
+            if callable(reset):  # the session is unchanged
+                _log.warning("the engine rejected a reset: %s", describe(error))
                 return
-            raise RunFailed(f"the engine does not take the session back: {describe(error)}") from error
+            raise RunFailed(f"the engine rejected the session in a reset: {describe(error)}") from error
         except Exception as error:
             raise RunFailed(f"the engine failed in a reset: {describe(error)}") from error
         session.begin_epoch(init.context, session.epoch + 1)
-        self._begun = self._emitted  # what the pipeline held of the old epoch is gone
+        self._begun = self._emitted  # the pipeline has discarded the old epoch
 
     def _step(self) -> list[Chunk]:
         due = {session.session_id: session.take_conditioning() for session in self._sessions.values()}
@@ -149,10 +163,10 @@ class OfflineSession:
         self._stepper.step(due, outcome)
         self._stepper.finalize(outcome)
         made, self._chunks[:] = list(self._chunks), ()
-        self._judge(outcome)
+        self._handle_failures(outcome)
         return made
 
-    def _judge(self, outcome: Outcome) -> None:
+    def _handle_failures(self, outcome: Outcome) -> None:
         error: Any = outcome.failures.get(self._id)
         if error is None:
             self._failures = 0

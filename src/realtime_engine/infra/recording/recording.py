@@ -43,7 +43,7 @@ class Recording:
 
     Args:
         viewer: where packets come from, H.264; closed with this. Its keyframes are where fragments begin.
-        session_id, number: whose recording it is, and which, as :meth:`RecordingStore.begin` has said.
+        session_id, number: whose recording it is, and which, as :meth:`RecordingStore.allocate_number` has said.
         executor: where the disk is waited for.
 
     Attributes:
@@ -141,7 +141,7 @@ class Recording:
         size = len(fragment)
         if not fragment:
             return True
-        if self.bytes + size > self._store.most_bytes or not self._store.claim(size):
+        if self.bytes + size > self._store.max_bytes or not self._store.claim(size):
             return False
         assert self._file is not None
         await asyncio.get_running_loop().run_in_executor(self._executor, self._file.append, fragment)

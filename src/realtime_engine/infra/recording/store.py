@@ -26,29 +26,29 @@ class RecordingStore:
 
     Args:
         directory: the folder; must exist.
-        most_bytes: size of one recording, all its files together.
-        most_total_bytes: size of all of them.
+        max_bytes: size of one recording, all its files together.
+        max_total_bytes: size of all of them.
     """
 
-    def __init__(self, directory: Path, *, most_bytes: int, most_total_bytes: int) -> None:
-        self.most_bytes = most_bytes
+    def __init__(self, directory: Path, *, max_bytes: int, max_total_bytes: int) -> None:
+        self.max_bytes = max_bytes
         self._directory = directory
-        self._most_total_bytes = most_total_bytes
+        self._max_total_bytes = max_total_bytes
         self._used = 0
 
-    async def begin(self, session_id: str) -> int:
+    async def allocate_number(self, session_id: str) -> int:
         """Make room for a recording; returns its number within the session, from 1.
 
         Errors: :class:`StorageFull`; ``OSError`` if the folder cannot be used.
         """
         self._used = await asyncio.to_thread(self._measure)
-        if self._used >= self._most_total_bytes:
-            raise StorageFull(f"recordings may take {self._most_total_bytes} bytes on this server, and do already")
+        if self._used >= self._max_total_bytes:
+            raise StorageFull(f"recordings may take {self._max_total_bytes} bytes on this server, and do already")
         return await asyncio.to_thread(self._next_number, session_id)
 
     def claim(self, size: int) -> bool:
         """Take so many bytes of what all recordings may have; false if there are not as many left."""
-        if self._used + size > self._most_total_bytes:
+        if self._used + size > self._max_total_bytes:
             return False
         self._used += size
         return True

@@ -137,7 +137,7 @@ class PacketFeed:
             self._on_sent(encoded, now_ns)
         return message
 
-    def hear(self, message: Acknowledge | KeyframeRequest) -> None:
+    def on_message(self, message: Acknowledge | KeyframeRequest) -> None:
         """Take note of what the viewer says."""
         if isinstance(message, Acknowledge):
             self._flight.acknowledge(message.number, self._clock.now_ns())

@@ -10,14 +10,13 @@ from .errors import (
     PeerClosedError,
     WebRtcError,
 )
-from .frame_identity import FrameInfo, frame_message, parse_frame_message
 from .ice import IceConfig, IceServer, TurnSecret
-from .peer import Patience, RemotePeer, close_all
+from .peer import PeerTimeouts, RemotePeer, close_all
 from .publisher_peer import PublisherEnd, PublisherPeer, ReceivedPicture
-from .reachability import Route, RouteKind, find_route
+from .reachability import Reachability, ReachabilityKind, find_reachability
 from .send_queue import EncodedFrame, Loss, StreamEnded, VideoViewer
 from .shared_video import SharedVideo
-from .stream import FrameSource, FrameSubscription, StreamStats
+from .stream import StreamStats
 from .tiers import Tier
 from .track import SentFrame
 from .udp_ports import UdpPorts
@@ -30,14 +29,11 @@ __all__ = [
     "BadOfferError",
     "CloseReason",
     "EncodedFrame",
-    "FrameInfo",
-    "FrameSource",
-    "FrameSubscription",
     "IceConfig",
     "IceServer",
     "Loss",
     "NoCandidatesError",
-    "Patience",
+    "PeerTimeouts",
     "PeerClosedError",
     "ReceivedPicture",
     "PublisherEnd",
@@ -45,8 +41,8 @@ __all__ = [
     "ReceivedFrame",
     "SentFrame",
     "RemotePeer",
-    "Route",
-    "RouteKind",
+    "Reachability",
+    "ReachabilityKind",
     "SharedVideo",
     "TurnSecret",
     "UdpPorts",
@@ -57,8 +53,6 @@ __all__ = [
     "ViewerPeer",
     "WebRtcError",
     "WebRtcReceiver",
-    "find_route",
+    "find_reachability",
     "close_all",
-    "frame_message",
-    "parse_frame_message",
 ]

@@ -16,12 +16,12 @@ from aiortc.mediastreams import MediaStreamError
 from numpy.typing import NDArray
 
 from ...core.clock import MONOTONIC
+from ..controls import FrameInfo, parse_frame_message
 from ..encoding.base import Codec
 from .aiortc_internals import reassemble, received_timestamp, request_missing
 from .codecs import DEFAULT_CODECS, codec_capabilities
 from .data_channel import LABEL
 from .errors import BadAnswerError, PeerClosedError
-from .frame_identity import FrameInfo, parse_frame_message
 from .ice import IceConfig, keep_usable_candidates
 from .jitter_buffer import EncodedPicture, NackGenerator, Piece, Reassembly, begins_keyframe
 
@@ -62,7 +62,7 @@ class WebRtcReceiver:
 
         receiver = WebRtcReceiver()
         answer = ...  # POST await receiver.offer() to the session's WHEP resource
-        await receiver.accept(answer)
+        await receiver.set_answer(answer)
         frame = await receiver.next_frame()
 
     Args:
@@ -99,7 +99,7 @@ class WebRtcReceiver:
         await self._connection.setLocalDescription(await self._connection.createOffer())
         return self._ice.describe(self._connection)
 
-    async def accept(self, answer_sdp: str) -> None:
+    async def set_answer(self, answer_sdp: str) -> None:
         """Use the server's answer. Errors: ``BadAnswerError``."""
         try:
             answer = RTCSessionDescription(keep_usable_candidates(answer_sdp), "answer")

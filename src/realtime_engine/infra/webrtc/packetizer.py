@@ -20,13 +20,13 @@ _FU_FIRST, _FU_LAST = 0x80, 0x40
 _START_CODE = b"\x00\x00\x01"
 
 
-def packetise_vp8(picture: bytes, most: int = MAX_PAYLOAD) -> list[bytes]:
+def packetize_vp8(picture: bytes, most: int = MAX_PAYLOAD) -> list[bytes]:
     """Payloads of at most ``most`` bytes, about equally long."""
     parts = _even_parts(picture, most - 1)
     return [(_VP8_NEXT if index else _VP8_FIRST) + part for index, part in enumerate(parts)]
 
 
-def packetise_h264(picture: bytes, most: int = MAX_PAYLOAD) -> list[bytes]:
+def packetize_h264(picture: bytes, most: int = MAX_PAYLOAD) -> list[bytes]:
     """Payloads of at most ``most`` bytes of a picture in Annex B format."""
     payloads: list[bytes] = []
     small: list[bytes] = []
@@ -80,4 +80,4 @@ def _even_parts(data: bytes, most: int) -> list[bytes]:
     return [data[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
 
 
-PACKETISERS: dict[Codec, Callable[[bytes], list[bytes]]] = {Codec.VP8: packetise_vp8, Codec.H264: packetise_h264}
+PACKETIZERS: dict[Codec, Callable[[bytes], list[bytes]]] = {Codec.VP8: packetize_vp8, Codec.H264: packetize_h264}

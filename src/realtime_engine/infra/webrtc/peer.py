@@ -155,7 +155,7 @@ class RemotePeer(ABC, Generic[Reason]):
 
 
 @dataclass(frozen=True)
-class Patience:
+class PeerTimeouts:
     """How long a viewer may be silent, in seconds.
 
     Attributes:
@@ -179,8 +179,8 @@ class Liveness:
     A viewer that is sent nothing owes no answer: nothing is held against it while the source rests.
     """
 
-    def __init__(self, patience: Patience, now_ns: int) -> None:
-        self._patience = patience
+    def __init__(self, timeouts: PeerTimeouts, now_ns: int) -> None:
+        self._timeouts = timeouts
         self._begun_ns = now_ns
         self._received = 0
         self._sent = 0
@@ -194,11 +194,11 @@ class Liveness:
             received: packets received from the viewer so far, of any kind.
         """
         if not connected:
-            return now_ns - self._begun_ns > self._patience.connect_s * NS_PER_S
+            return now_ns - self._begun_ns > self._timeouts.connect_s * NS_PER_S
         if received > self._received:
             self._received = received
             self._unanswered_ns = None
         elif self._unanswered_ns is None and sent > self._sent:
             self._unanswered_ns = now_ns
         self._sent = sent
-        return self._unanswered_ns is not None and now_ns - self._unanswered_ns > self._patience.silence_s * NS_PER_S
+        return self._unanswered_ns is not None and now_ns - self._unanswered_ns > self._timeouts.silence_s * NS_PER_S

@@ -24,7 +24,7 @@ from ..video_input import VideoInput
 from .aiortc_internals import bound_decoding, bound_sources, emit_at_marker, hear_extension, request_keyframe
 from .codecs import codec_capabilities
 from .ice import IceConfig
-from .peer import Liveness, Patience, RemotePeer, packets_received
+from .peer import Liveness, PeerTimeouts, RemotePeer, packets_received
 from .sdp import COLOR_SPACE_URI, Colours, PublishOffer, label, parse_publish_offer, read_colours
 
 _log = LogLimiter(logging.getLogger(__name__), MONOTONIC)
@@ -135,7 +135,7 @@ class PublisherEnd(str, enum.Enum):
 
 
 class PublisherPeer(RemotePeer[PublisherEnd]):
-    """A client that sends one video. Made by :meth:`accept`; belongs to the event loop that it was made on.
+    """A client that sends one video. Made by :meth:`from_offer`; belongs to the event loop that it was made on.
 
     Attributes:
         answer: the SDP answer for the publisher.
@@ -151,7 +151,7 @@ class PublisherPeer(RemotePeer[PublisherEnd]):
         on_drop: Callable[[], None],
         on_closed: Callable[[PublisherEnd], None] | None,
         pool: Executor | None,
-        patience: Patience,
+        timeouts: PeerTimeouts,
         clock: Clock,
     ) -> None:
         super().__init__(
@@ -165,9 +165,9 @@ class PublisherPeer(RemotePeer[PublisherEnd]):
             vanished=PublisherEnd.VANISHED,
         )
         self._publication = publication
-        self._patience = patience
+        self._timeouts = timeouts
         self._clock = clock
-        self._intake = FrameConverter(declared.held, declared.max_side, pool, on_picture, on_drop)
+        self._intake = FrameConverter(declared.max_frames, declared.max_side, pool, on_picture, on_drop)
         transceiver = connection.addTransceiver("video", direction="recvonly")
         # H264 says in each stream which colours it means, VP8 only beside it, where the sender knows how
         transceiver.setCodecPreferences(codec_capabilities((Codec.H264, Codec.VP8)))
@@ -179,7 +179,7 @@ class PublisherPeer(RemotePeer[PublisherEnd]):
         connection.on("track", self._begin_reading)
 
     @classmethod
-    async def accept(
+    async def from_offer(
         cls,
         offer_sdp: str,
         declared: VideoInput,
@@ -189,7 +189,7 @@ class PublisherPeer(RemotePeer[PublisherEnd]):
         on_closed: Callable[[PublisherEnd], None] | None = None,
         ice: IceConfig | None = None,
         pool: Executor | None = None,
-        patience: Patience | None = None,
+        timeouts: PeerTimeouts | None = None,
         clock: Clock = MONOTONIC,
     ) -> PublisherPeer:
         """Answer a publisher's offer.
@@ -202,7 +202,7 @@ class PublisherPeer(RemotePeer[PublisherEnd]):
             on_closed: called once, when the connection has ended.
             ice: addresses and servers; by default only this machine's own addresses.
             pool: threads to convert pictures on; by default the event loop's own.
-            patience: when to give a silent publisher up.
+            timeouts: when to give a silent publisher up.
 
         Errors: ``BadOfferError`` when the offer cannot be answered, ``NoCandidatesError`` when this machine has no
         address to offer.
@@ -217,7 +217,7 @@ class PublisherPeer(RemotePeer[PublisherEnd]):
             on_drop=on_drop,
             on_closed=on_closed,
             pool=pool,
-            patience=patience or Patience(),
+            timeouts=timeouts or PeerTimeouts(),
             clock=clock,
         )
         await peer._negotiate(publication.sdp, ice)
@@ -257,11 +257,11 @@ class PublisherPeer(RemotePeer[PublisherEnd]):
 
     async def _watch(self) -> None:
         """Give a silent publisher up, and ask one that cannot be decoded for a keyframe."""
-        liveness = Liveness(self._patience, self._clock.now_ns())
+        liveness = Liveness(self._timeouts, self._clock.now_ns())
         polls = decoded = packets = 0
         seen_ns = self._clock.now_ns()
         while True:
-            await asyncio.sleep(self._patience.poll_s)
+            await asyncio.sleep(self._timeouts.poll_s)
             polls += 1
             now_ns, connected = self._clock.now_ns(), self.is_connected
             received = await packets_received(self._receiver)

@@ -1,4 +1,4 @@
-"""Which way viewers will come, found out before the first of them does."""
+"""From where viewers can reach this machine by WebRTC, determined before the first offer."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ logger = logging.getLogger(__name__)
 _CLOSE_TIMEOUT_S = 5.0
 
 
-class RouteKind(str, enum.Enum):
-    """The farthest place that viewers can come from, nearest first."""
+class ReachabilityKind(str, enum.Enum):
+    """The farthest place from which viewers can connect, nearest first."""
 
     NONE = "none"
     LOOPBACK = "loopback"
@@ -31,25 +31,26 @@ class RouteKind(str, enum.Enum):
 
 
 _TEXTS = {
-    RouteKind.NONE: "there is no address to offer, so video goes over HTTP, by WebCodecs or MJPEG",
-    RouteKind.LOOPBACK: "viewers on this machine only",
-    RouteKind.LAN: "viewers that reach this machine directly, as in its own network",
-    RouteKind.PUBLIC: "viewers that reach the public address",
-    RouteKind.REFLEXIVE: "viewers elsewhere too, unless a NAT or firewall in between takes no UDP from strangers",
-    RouteKind.RELAY: "viewers that reach the TURN server",
+    ReachabilityKind.NONE: "no address to offer; video is sent over HTTP, by WebCodecs or MJPEG",
+    ReachabilityKind.LOOPBACK: "viewers on this machine only",
+    ReachabilityKind.LAN: "viewers that reach this machine directly, as in its own network",
+    ReachabilityKind.PUBLIC: "viewers that reach the public address",
+    ReachabilityKind.REFLEXIVE: "viewers on other networks too, unless a NAT or firewall blocks inbound UDP",
+    ReachabilityKind.RELAY: "viewers that reach the TURN server",
 }
 
 
 @dataclass(frozen=True)
-class Route:
+class Reachability:
     """What this machine can offer to viewers.
 
     Attributes:
-        addresses: those that are offered, best first.
-        silent: servers that were asked and gave no address in time.
+        kind: the farthest place from which viewers can connect.
+        addresses: the offered addresses, best first.
+        silent: URLs of STUN and TURN servers that gave no address in time.
     """
 
-    kind: RouteKind
+    kind: ReachabilityKind
     addresses: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()
 
@@ -60,59 +61,62 @@ class Route:
         return text + "".join(f"; {url} gave no address" for url in self.silent)
 
 
-async def find_route(ice: IceConfig, *, page_on_loopback: bool = False) -> Route:
-    """Gather addresses as for a viewer, and say how far they reach.
+async def find_reachability(ice: IceConfig, *, page_on_loopback: bool = False) -> Reachability:
+    """Gather candidates as for a viewer, and tell how far they reach. Does not raise.
 
-    It takes no longer than gathering for a viewer and closing the connection, and does not raise.
+    It takes no longer than gathering for a viewer and closing the connection.
 
     Args:
-        page_on_loopback: only browsers of this machine get the page, so that its other addresses serve these alone.
+        ice: addresses and servers, as they are used for viewers.
+        page_on_loopback: the page is served to browsers of this machine only, so LAN addresses serve no one else.
     """
     connection = ice.connection()
     try:
-        candidates = await _gather(ice, connection)  # has its own deadline; cut off, it would leave sockets open
-    except Exception as error:  # whatever is wrong with the network, the server starts
+        candidates = await _gather(ice, connection)  # has its own deadline; cancelling it would leave sockets open
+    except Exception as error:  # the server starts whatever is wrong with the network
         logger.debug("no addresses could be gathered: %s", error)
         candidates = []
     finally:
         closing = asyncio.ensure_future(connection.close())
-        await asyncio.wait({closing}, timeout=_CLOSE_TIMEOUT_S)  # a TURN server that vanished would hold it up
-    route = _route(ice, candidates)
-    return replace(route, kind=RouteKind.LOOPBACK) if page_on_loopback and route.kind is RouteKind.LAN else route
+        await asyncio.wait({closing}, timeout=_CLOSE_TIMEOUT_S)  # an unreachable TURN server delays closing
+    found = _assess(ice, candidates)
+    if page_on_loopback and found.kind is ReachabilityKind.LAN:
+        return replace(found, kind=ReachabilityKind.LOOPBACK)
+    return found
 
 
 async def _gather(ice: IceConfig, connection: RTCPeerConnection) -> list[RTCIceCandidate]:
-    connection.createDataChannel("route")
+    connection.createDataChannel("reachability")
     ice.bound(connection)
     await connection.setLocalDescription(await connection.createOffer())
     (media,) = SessionDescription.parse(ice.describe(connection)).media
     return list(media.ice_candidates)
 
 
-def _route(ice: IceConfig, candidates: Sequence[RTCIceCandidate]) -> Route:
+def _assess(ice: IceConfig, candidates: Sequence[RTCIceCandidate]) -> Reachability:
     types = {candidate.type for candidate in candidates}
     ranked = sorted(candidates, key=lambda candidate: -candidate.priority)
-    return Route(
+    return Reachability(
         _kind(ice, types, [candidate.ip for candidate in candidates if candidate.type == "host"]),
         tuple(dict.fromkeys(candidate.ip for candidate in ranked)),
         tuple(_silent(ice, types)),
     )
 
 
-def _kind(ice: IceConfig, types: set[str], hosts: Sequence[str]) -> RouteKind:
+def _kind(ice: IceConfig, types: set[str], hosts: Sequence[str]) -> ReachabilityKind:
     if "relay" in types:
-        return RouteKind.RELAY
+        return ReachabilityKind.RELAY
     if "srflx" in types:
-        return RouteKind.REFLEXIVE
+        return ReachabilityKind.REFLEXIVE
     if not hosts:
-        return RouteKind.NONE
+        return ReachabilityKind.NONE
     if all(ipaddress.ip_address(host).is_loopback for host in hosts):
-        return RouteKind.LOOPBACK
-    return RouteKind.LAN if ice.public_address is None else RouteKind.PUBLIC
+        return ReachabilityKind.LOOPBACK
+    return ReachabilityKind.LAN if ice.public_address is None else ReachabilityKind.PUBLIC
 
 
 def _silent(ice: IceConfig, types: set[str]) -> list[str]:
-    """aiortc asks the first server of each sort, and none for its own address when only relays are wanted."""
+    """URLs of the queried servers without an answer: aiortc queries the first STUN and the first TURN server."""
     asked = [next((server for server in ice.servers if server.is_turn), None)] if "relay" not in types else []
     if "srflx" not in types and not ice.relay_only:
         asked.append(next((server for server in ice.servers if not server.is_turn), None))

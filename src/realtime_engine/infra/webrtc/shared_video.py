@@ -12,9 +12,10 @@ from ..encoding.base import Codec, VideoEncoder
 from ..encoding.factory import SOFTWARE_ENCODERS
 from ..encoding.rate_control import default_bitrate
 from ..frame import Frame
-from .packetizer import PACKETISERS
+from ..publisher import FramePublisher
+from .packetizer import PACKETIZERS
 from .send_queue import VideoViewer
-from .stream import FrameSource, SharedStream, StreamStats
+from .stream import SharedStream, StreamStats
 from .tiers import Tier, TierController
 
 _DECISION_GAP_NS = NS_PER_S // 10
@@ -25,16 +26,16 @@ class Ladder:
 
     Args:
         new_encoder: makes an encoder for so many bits per second.
-        packetise: makes RTP payloads of an encoded picture.
+        packetize: makes RTP payloads of an encoded picture.
         bitrate: bits per second of the full tier; ``None`` lets the picture's size decide.
         epoch_ns: when presentation time 0 was.
     """
 
     def __init__(
         self,
-        source: FrameSource,
+        source: FramePublisher,
         new_encoder: Callable[[int], VideoEncoder],
-        packetise: Callable[[bytes], list[bytes]],
+        packetize: Callable[[bytes], list[bytes]],
         *,
         fps: float,
         bitrate: int | None,
@@ -44,7 +45,7 @@ class Ladder:
     ) -> None:
         self._source = source
         self._new_encoder = new_encoder
-        self._packetise = packetise
+        self._packetise = packetize
         self._fps = fps
         self._configured = bitrate
         self._epoch_ns = epoch_ns
@@ -61,7 +62,7 @@ class Ladder:
         """What was counted of each tier."""
         return self._stats
 
-    def join(self, *, blind: bool) -> VideoViewer:
+    def add_viewer(self, *, blind: bool) -> VideoViewer:
         viewer = VideoViewer(self, self._clock, blind=blind, frame_s=1 / self._fps)
         tier = self._arbiter.join(viewer).tier
         self._stream(tier).join(viewer)
@@ -137,7 +138,7 @@ class SharedVideo:
 
     def __init__(
         self,
-        source: FrameSource,
+        source: FramePublisher,
         *,
         fps: float = 30.0,
         bitrate: int | None = None,
@@ -154,7 +155,7 @@ class SharedVideo:
         self._epoch_ns = clock.now_ns()
         self._ladders: dict[Codec, Ladder] = {}
 
-    def join(self, codec: Codec, *, blind: bool = False) -> VideoViewer:
+    def add_viewer(self, codec: Codec, *, blind: bool = False) -> VideoViewer:
         """Watch from the next keyframe on, which is asked for here. Whoever watches the same codec shares its encode.
 
         Args:
@@ -165,14 +166,14 @@ class SharedVideo:
             ladder = self._ladders[codec] = Ladder(
                 self._source,
                 functools.partial(self._factory, codec, self._fps),
-                PACKETISERS[codec],
+                PACKETIZERS[codec],
                 fps=self._fps,
                 bitrate=self._bitrate,
                 epoch_ns=self._epoch_ns,
                 executor=self._executor or encode_pool(),
                 clock=self._clock,
             )
-        return ladder.join(blind=blind)
+        return ladder.add_viewer(blind=blind)
 
     @property
     def stats(self) -> Mapping[tuple[Codec, Tier], StreamStats]:

@@ -7,110 +7,22 @@ to each viewer. A viewer gets nothing before a keyframe that it can begin with.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fractions
 import logging
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import av
 
 from ...core.clock import NS_PER_S, Clock
-from ...core.errors import RealtimeEngineError
 from ..encoding.base import VideoEncoder
 from ..frame import Frame, FrameId
+from ..publisher import FramePublisher, FrameSubscription, PublisherClosed, SubscriptionEnded
 from .send_queue import EncodedFrame, Loss, StreamEnded, VideoViewer
-
-
-class FrameSubscription(Protocol):
-    """One reader of a session's frames: an async iterator over the newest ones, which ends with the session."""
-
-    def __aiter__(self) -> FrameSubscription: ...
-
-    async def __anext__(self) -> Frame:
-        """The newest frame that this reader has not had, waiting for one."""
-
-    def close(self) -> None:
-        """Read no more."""
-
-
-class FrameSource(Protocol):
-    """The frames of one session, already paced: each is meant to be shown at once."""
-
-    @property
-    def epoch(self) -> int:
-        """The newest epoch: frames of older ones are not shown any more, not even encoded ones."""
-
-    def subscribe(self) -> FrameSubscription:
-        """A new reader, whose first frame is the newest one if there is one.
-
-        Errors: a ``RealtimeEngineError`` when the session is over.
-        """
-
-
-class TimedFrame(NamedTuple):
-    """A frame and when it came, in nanoseconds of the clock."""
-
-    frame: Frame
-    at_ns: int
-
-
-class NewestFrame:
-    """Reads a source all the time and keeps only what came last.
-
-    Args:
-        wake: set when there is something to take, and when the source has ended.
-    """
-
-    def __init__(self, source: FrameSource, clock: Clock, wake: asyncio.Event) -> None:
-        self._source = source
-        self._clock = clock
-        self._wake = wake
-        self._fresh: TimedFrame | None = None
-        self._subscription: FrameSubscription | None = None
-        self._reading: asyncio.Task[None] | None = None
-        self._ended = False
-        self.reread()
-
-    @property
-    def ended(self) -> bool:
-        """No frame will come any more. Raises what the source raised, if it broke."""
-        if self._reading is not None and self._reading.done():
-            self._reading.result()
-            return True
-        return self._ended
-
-    def take(self) -> TimedFrame | None:
-        """What came last, unless it was taken or its epoch is over."""
-        fresh, self._fresh = self._fresh, None
-        return fresh if fresh is not None and fresh.frame.id.epoch >= self._source.epoch else None
-
-    def reread(self) -> None:
-        """Read the newest frame again, if the source still has one; it may have forgotten it since."""
-        try:
-            subscription = self._source.subscribe()
-        except RealtimeEngineError:
-            self._ended = True
-            return
-        self.close()
-        self._subscription = subscription
-        self._reading = asyncio.create_task(self._read(subscription), name="video source reader")
-        self._reading.add_done_callback(lambda _: self._wake.set())
-
-    def close(self) -> None:
-        """Read no more."""
-        if self._reading is not None:
-            self._reading.cancel()
-        if self._subscription is not None:
-            self._subscription.close()
-
-    async def _read(self, subscription: FrameSubscription) -> None:
-        async for frame in subscription:
-            self._fresh = TimedFrame(frame, self._clock.now_ns())
-            self._wake.set()
-
 
 logger = logging.getLogger(__name__)
 
@@ -121,6 +33,53 @@ _BLIND_KEYFRAME_GAP_NS = 2 * NS_PER_S
 _REST_S = 0.1  # a source that gives nothing for this long rests
 _Packet = tuple["av.Packet[av.VideoStream]", list[bytes]]
 _RATE_STEP = 0.05  # smaller changes of the rate are not worth a word to the encoder
+
+
+class StampedFrame(NamedTuple):
+    """A frame and its arrival time, in nanoseconds of the clock."""
+
+    frame: Frame
+    at_ns: int
+
+
+class FrameReader:
+    """Reads the newest frame of a publisher and stamps it with the time at which it arrived.
+
+    Args:
+        wake: set when a frame arrives and when the publisher closes.
+    """
+
+    def __init__(self, frames: FramePublisher, clock: Clock, wake: asyncio.Event) -> None:
+        self._clock = clock
+        self._wake = wake
+        self._arrived_ns: int | None = None
+        self._subscription: FrameSubscription | None = None
+        with contextlib.suppress(PublisherClosed):
+            self._subscription = frames.subscribe(self._on_update)
+
+    def next_nowait(self) -> StampedFrame | None:
+        """The newest frame that was not yet read; ``None`` if there is none, or no more."""
+        try:
+            frame = None if self._subscription is None else self._subscription.next_nowait()
+        except SubscriptionEnded:
+            return None
+        if frame is None:
+            return None
+        arrived_ns, self._arrived_ns = self._arrived_ns, None
+        return StampedFrame(frame, self._clock.now_ns() if arrived_ns is None else arrived_ns)
+
+    def rewind(self) -> None:
+        """Read the newest frame once more, stamped with the time of that read."""
+        if self._subscription is not None:
+            self._subscription.rewind()
+
+    def close(self) -> None:
+        if self._subscription is not None:
+            self._subscription.close()
+
+    def _on_update(self) -> None:
+        self._arrived_ns = self._clock.now_ns()
+        self._wake.set()
 
 
 @dataclass
@@ -146,7 +105,7 @@ class SharedStream:
 
     Args:
         new_encoder: makes an encoder for so many bits per second.
-        packetise: makes RTP payloads of an encoded picture.
+        packetize: makes RTP payloads of an encoded picture.
         bitrate: called with each frame for the bits per second to aim at.
         scale: what both sides of the picture are divided by.
         epoch_ns: when presentation time 0 was.
@@ -155,9 +114,9 @@ class SharedStream:
 
     def __init__(
         self,
-        source: FrameSource,
+        source: FramePublisher,
         new_encoder: Callable[[int], VideoEncoder],
-        packetise: Callable[[bytes], list[bytes]],
+        packetize: Callable[[bytes], list[bytes]],
         bitrate: Callable[[Frame], int],
         *,
         scale: int,
@@ -168,7 +127,7 @@ class SharedStream:
     ) -> None:
         self._source = source
         self._new_encoder = new_encoder
-        self._packetise = packetise
+        self._packetise = packetize
         self._bitrate_for = bitrate
         self._scale = scale
         self._epoch_ns = epoch_ns
@@ -242,70 +201,70 @@ class SharedStream:
         self._wake.set()
 
     async def _run(self) -> None:
-        newest = NewestFrame(self._source, self._clock, self._wake)
+        reader = FrameReader(self._source, self._clock, self._wake)
         encoder: VideoEncoder | None = None
         try:
-            while timed := await self._next(newest):
-                bitrate = self._bitrate(timed.frame)
+            while stamped := await self._next(reader):
+                bitrate = self._bitrate(stamped.frame)
                 encoder = encoder or self._new_encoder(bitrate)
-                await self._show(encoder, timed, bitrate)
+                await self._show(encoder, stamped, bitrate)
             if self._viewers:
                 self._finish(StreamEnded())
         except Exception as error:
             logger.exception("a shared video stream broke; it had %d viewers", len(self._viewers))
             self._finish(StreamEnded(error))
         finally:
-            newest.close()
+            reader.close()
             if encoder is not None:
                 encoder.close()
             self._stats.bitrate = 0
             self._last_keyframe_ns = None
             self._task = None
 
-    async def _next(self, newest: NewestFrame) -> TimedFrame | None:
+    async def _next(self, reader: FrameReader) -> StampedFrame | None:
         """What to show next. When a viewer needs a keyframe and the source rests, its newest frame again.
 
         While no viewer has room, frames are left out: encoded, they would be thrown away, and a keyframe be needed.
         """
-        reread = False
+        repeats = False
         while self._viewers:
             self._wake.clear()
             has_room = not all(viewer.is_full for viewer in self._viewers)
-            if has_room and (timed := newest.take()):
-                self._stats.frames_repeated += reread
-                return timed
-            if newest.ended:
+            if has_room and (stamped := reader.next_nowait()):
+                self._stats.frames_repeated += repeats
+                return stamped
+            if self._source.closed:
                 return None
-            waited = self._keyframe_owed or self._keyframe_wanted
+            is_awaited = self._keyframe_owed or self._keyframe_wanted
             try:
-                await asyncio.wait_for(self._wake.wait(), None if reread or not waited else _REST_S)
+                await asyncio.wait_for(self._wake.wait(), _REST_S if is_awaited and not repeats else None)
             except asyncio.TimeoutError:
                 if self._keyframe_due():
-                    newest.reread()
-                    reread = True
+                    reader.rewind()
+                    repeats = True
         return None
 
-    async def _show(self, encoder: VideoEncoder, timed: TimedFrame, bitrate: int) -> None:
+    async def _show(self, encoder: VideoEncoder, stamped: StampedFrame, bitrate: int) -> None:
         forced = self._keyframe_due()
         if forced:
             self._keyframe_owed = self._keyframe_wanted = False
-        pts = self._pts(timed.at_ns)
+        pts = self._pts(stamped.at_ns)
         loop = asyncio.get_running_loop()
-        packets = await loop.run_in_executor(self._executor, self._encode, encoder, timed, forced, bitrate)
+        packets = await loop.run_in_executor(self._executor, self._encode, encoder, stamped, forced, bitrate)
         encoded_ns = self._clock.now_ns()
         self._stats.frames_encoded += 1
-        if self.is_over(timed.frame.id):
+        if self.is_over(stamped.frame.id):
             self.owe_keyframe()  # nobody gets these packets, so nothing may refer to them
             return
         for packet, payloads in packets:
             packet.pts = packet.dts = pts
             packet.time_base = _TIME_BASE
-            await self._deliver(EncodedFrame(packet, timed.frame.id, timed.at_ns, encoded_ns, payloads))
+            await self._deliver(EncodedFrame(packet, stamped.frame.id, stamped.at_ns, encoded_ns, payloads))
 
-    def _encode(self, encoder: VideoEncoder, timed: TimedFrame, forced: bool, bitrate: int) -> list[_Packet]:
+    def _encode(self, encoder: VideoEncoder, stamped: StampedFrame, forced: bool, bitrate: int) -> list[_Packet]:
         encoder.set_bitrate(bitrate)
-        planes = timed.frame.planes(1 / self._scale)
-        packets = encoder.encode(planes, forced, at_ns=timed.at_ns)
+        planes = stamped.frame.planes(1 / self._scale)
+        packets = encoder.encode(planes, forced, at_ns=stamped.at_ns)
         return [(packet, self._packetise(bytes(packet))) for packet in packets]
 
     def _bitrate(self, frame: Frame) -> int:

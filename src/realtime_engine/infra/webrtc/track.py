@@ -95,7 +95,7 @@ class ViewerTrack(MediaStreamTrack):
             self._viewer.close()
 
     def _join(self, sending: Sending) -> VideoViewer:
-        self._viewer = self._video.join(self._codec, blind=sending.blind)
+        self._viewer = self._video.add_viewer(self._codec, blind=sending.blind)
         sending.begin(self._viewer)
         return self._viewer
 

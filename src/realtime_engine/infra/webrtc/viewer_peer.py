@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import json
 from collections.abc import Callable, Sequence
 
 from aiortc import RTCPeerConnection, RTCRtpSender
 
 from ...core.clock import MONOTONIC, Clock
+from ..controls import frame_message
 from ..encoding.base import Codec
 from ..frame import FrameId
 from .aiortc_internals import extend_headers
 from .codecs import DEFAULT_CODECS, codec_capabilities
 from .data_channel import ControlsChannel, OnControls
-from .frame_identity import frame_message
 from .ice import IceConfig
-from .peer import Liveness, Patience, RemotePeer, packets_received
+from .peer import Liveness, PeerTimeouts, RemotePeer, packets_received
 from .sdp import IMMEDIATELY, PLAYOUT_DELAY_URI, Offer, parse_offer
 from .shared_video import SharedVideo
 from .track import SentFrame, ViewerTrack
 
-FrameMessage = Callable[[int, FrameId], "str | None"]
+_to_json = json.JSONEncoder(separators=(",", ":")).encode
+
+FrameText = Callable[[int, FrameId], "str | None"]
+
+
+def frame_text(rtp: int, frame_id: FrameId) -> str:
+    """The frame message of the controls protocol, as text."""
+    return _to_json(frame_message(frame_id, rtp))
 
 
 class CloseReason(str, enum.Enum):
@@ -38,7 +46,7 @@ class CloseReason(str, enum.Enum):
 class ViewerPeer(RemotePeer[CloseReason]):
     """A viewer that is sent video and talks over the data channel ``controls``.
 
-    Made by :meth:`accept`. All methods belong to the event loop that it was made on.
+    Made by :meth:`from_offer`. All methods belong to the event loop that it was made on.
 
     Attributes:
         answer: the SDP answer for the viewer.
@@ -55,8 +63,8 @@ class ViewerPeer(RemotePeer[CloseReason]):
         on_controls: OnControls,
         on_closed: Callable[[CloseReason], None] | None,
         on_sent: Callable[[SentFrame], None] | None,
-        message: FrameMessage | None,
-        patience: Patience,
+        message: FrameText | None,
+        timeouts: PeerTimeouts,
         clock: Clock,
     ) -> None:
         super().__init__(
@@ -73,7 +81,7 @@ class ViewerPeer(RemotePeer[CloseReason]):
         self._offer = offer
         self._on_sent = on_sent
         self._message = message
-        self._patience = patience
+        self._timeouts = timeouts
         self._clock = clock
         self._controls = ControlsChannel(on_controls)
         self._track = ViewerTrack(source, codec, on_sent=self._tell, on_ended=self._video_ended)
@@ -82,10 +90,10 @@ class ViewerPeer(RemotePeer[CloseReason]):
         self._transceiver = transceiver
         self._sender: RTCRtpSender = transceiver.sender
         self._track.use(self._sender)
-        connection.on("datachannel", self._controls.take)
+        connection.on("datachannel", self._controls.attach)
 
     @classmethod
-    async def accept(
+    async def from_offer(
         cls,
         offer_sdp: str,
         *,
@@ -95,8 +103,8 @@ class ViewerPeer(RemotePeer[CloseReason]):
         on_sent: Callable[[SentFrame], None] | None = None,
         codecs: Sequence[Codec] = DEFAULT_CODECS,
         ice: IceConfig | None = None,
-        message: FrameMessage | None = frame_message,
-        patience: Patience | None = None,
+        message: FrameText | None = frame_text,
+        timeouts: PeerTimeouts | None = None,
         clock: Clock = MONOTONIC,
     ) -> ViewerPeer:
         """Answer a viewer's offer.
@@ -111,7 +119,7 @@ class ViewerPeer(RemotePeer[CloseReason]):
             ice: addresses and servers; by default only this machine's own addresses.
             message: makes the text that tells the viewer which frame it was sent, from the RTP timestamp and the
                 frame's identity; ``None``, or returning it, tells nothing.
-            patience: when to give a silent viewer up.
+            timeouts: when to give a silent viewer up.
 
         Errors: ``BadOfferError`` when the offer cannot be answered, ``NoCandidatesError`` when this machine has no
         address to offer.
@@ -128,7 +136,7 @@ class ViewerPeer(RemotePeer[CloseReason]):
             on_closed=on_closed,
             on_sent=on_sent,
             message=message,
-            patience=patience or Patience(),
+            timeouts=timeouts or PeerTimeouts(),
             clock=clock,
         )
         await peer._negotiate(offer.sdp, ice)
@@ -156,9 +164,9 @@ class ViewerPeer(RemotePeer[CloseReason]):
         self._track.stop()
 
     async def _watch(self) -> None:
-        liveness = Liveness(self._patience, self._clock.now_ns())
+        liveness = Liveness(self._timeouts, self._clock.now_ns())
         while True:
-            await asyncio.sleep(self._patience.poll_s)
+            await asyncio.sleep(self._timeouts.poll_s)
             connected = self.is_connected
             received = await packets_received(self._sender)
             if liveness.has_vanished(

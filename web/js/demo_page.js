@@ -1,0 +1,428 @@
+import { messageOf, Problem } from "./api.js";
+import { Camera } from "./camera.js";
+import { ControlChannel } from "./channel.js";
+import { ServerClock } from "./clock.js";
+import { VideoDisplay } from "./display.js";
+import { byId, create } from "./dom.js";
+import { SchemaForm } from "./form.js";
+import { FrameReporter } from "./frame_reporter.js";
+import { FrameMatcher } from "./frames.js";
+import { GamepadPoller } from "./gamepad.js";
+import { Input } from "./input.js";
+import { Keyboard } from "./keyboard.js";
+import { KeyToPixel } from "./latency.js";
+import { Legend } from "./legend.js";
+import { Pointer } from "./pointer.js";
+import { Recorder } from "./recorder.js";
+import { ControlSender } from "./sender.js";
+import { Session } from "./session.js";
+import { Stats } from "./stats.js";
+import { Stick } from "./stick.js";
+import { Toasts } from "./toasts.js";
+import { unsupportedReason } from "./transports.js";
+
+/** @import { FrameIdentity, Presentation } from "./frames.js" */
+/** @import { PresentedFrame, SessionEvent, ServerMessage } from "./protocol.js" */
+
+const STATS_INTERVAL_MS = 500;
+const MAX_SEED = 2 ** 31 - 1;
+
+/** @typedef {import("./session.js").State | "paused" | "finished"} Status */
+
+/** @type {Record<Status, string>} */
+const STATUS_LABELS = {
+  connecting: "Connecting",
+  waiting: "Waiting",
+  live: "Live",
+  paused: "Paused",
+  finished: "Finished",
+  reconnecting: "Reconnecting",
+  ended: "Ended",
+};
+
+/** The page of a demo whose model is ready: connects the controls, the video and the statistics with one session. */
+export class DemoPage {
+  #demo;
+  #overlay;
+  #input = new Input();
+  #channel = new ControlChannel();
+  #sender = new ControlSender(this.#input, this.#channel);
+  #latency = new KeyToPixel();
+  #clock = new ServerClock();
+  #frames = new FrameMatcher((identity, presentation) => this.#onIdentified(identity, presentation));
+  #reporter = new FrameReporter(this.#clock, (body) => this.#sender.sendPresented(body));
+  #toasts = new Toasts(byId("toasts"));
+  #form;
+  #display;
+  #pointer;
+  #legend;
+  #session;
+  #stats;
+  /** @type {import("./session.js").State} */
+  #state = "connecting";
+  /** Whether the user is asked for fields before a session can start. */
+  #isAsking = false;
+
+  /**
+   * @param {import("./api.js").Demo} demo
+   * @param {import("./overlay.js").Overlay} overlay
+   * @param {import("./transports.js").Transport | null} forced the only transport to use, if any
+   */
+  constructor(demo, overlay, forced) {
+    this.#demo = demo;
+    this.#overlay = overlay;
+    this.#form = new SchemaForm(byId("form", HTMLFormElement), demo.controls, demo.required_context);
+    this.#display = new VideoDisplay(demo.video);
+    this.#legend = new Legend(byId("legend"), demo.controls, this.#input);
+    this.#pointer = new Pointer(byId("stage"), this.#input, demo.controls, demo.video.width / demo.video.height);
+    this.#stats = new Stats(this.#latency, () => this.#display.resolution);
+    this.#session = new Session(
+      demo,
+      this.#channel,
+      (transport) => this.#display.createViewer(transport, (frame) => this.#onFrame(frame)),
+      () => this.#form.values,
+      forced,
+    );
+  }
+
+  /** Starts a session, or asks for the required fields first. */
+  start() {
+    this.#layOut();
+    this.#connectInput();
+    this.#connectSession();
+    this.#connectButtons();
+    this.#connectWindow();
+    setInterval(() => this.#stats.update(this.#session), STATS_INTERVAL_MS);
+    if (this.#form.missing.length) this.#askForFields();
+    else this.#session.start();
+  }
+
+  #layOut() {
+    const { controls, page } = this.#demo;
+    byId("form").hidden = this.#form.isEmpty;
+    byId("legend").hidden = !controls.keys.length;
+    byId("key-to-pixel").hidden = !controls.keys.length;
+    byId("seed").hidden = this.#form.field("seed")?.kind !== "number";
+    byId("fullscreen").hidden = !document.fullscreenEnabled;
+    const hasCustomPage = page !== null && new URL(page, location.href).pathname !== location.pathname;
+    byId("custom-page").hidden = !hasCustomPage;
+    if (hasCustomPage) byId("custom-page-link", HTMLAnchorElement).href = page;
+    byId("panel").hidden = this.#form.isEmpty && !hasCustomPage && !Camera.isAvailable(this.#demo);
+    byId("sticks").append(...controls.sticks.map((name) => new Stick(name, this.#input).element));
+    byId("sticks").hidden = !controls.sticks.length || !matchMedia("(pointer: coarse)").matches;
+  }
+
+  #connectInput() {
+    this.#input.onChange = (urgent) => {
+      this.#sender.onInputChange(urgent);
+      this.#legend.update();
+    };
+    this.#sender.onPress = (seq, time) => {
+      if (this.#session.isRunning) this.#latency.addPress(seq, time);
+    };
+    this.#sender.onPong = (sent, serverNs, received) => {
+      this.#stats.setRoundTrip(received - sent);
+      this.#clock.addPong(sent, serverNs, received);
+    };
+    this.#sender.start();
+    new Keyboard(this.#input, this.#demo.controls).listen();
+    this.#pointer.listen();
+    if (this.#demo.controls.gamepad) new GamepadPoller(this.#input).listen();
+    byId("form").addEventListener("submit", () => {
+      if (this.#isAsking) this.#startIfComplete();
+    });
+    byId("form").addEventListener("click", (event) => this.#returnFocus(event));
+    this.#form.onChange = (name, value) => this.#setField(name, value);
+  }
+
+  #connectSession() {
+    const session = this.#session;
+    session.on("state", (change) => this.#onState(change));
+    session.on("created", () => {
+      this.#clock.clear();
+      this.#onContextSent();
+    });
+    session.on("fallback", (text) => this.#showNotice(text));
+    session.on("invalid", (problem) => this.#askForFields(problem));
+    session.on("event", (event) => this.#onEvent(event));
+    this.#channel.on("message", (message) => this.#onMessage(message));
+    const { video_input: videoInput, ice_servers: iceServers, recording } = this.#demo;
+    if (videoInput && Camera.isAvailable(this.#demo)) new Camera(iceServers, videoInput.max_side, session).listen();
+    if (!recording) return;
+    const recorder = new Recorder(session, (text) => this.#toasts.show(text));
+    recorder.listen();
+    this.#onClick("record", () => recorder.toggle());
+  }
+
+  #connectButtons() {
+    this.#onClick("reset", () => this.#reset());
+    this.#onClick("seed", () => this.#newSeed());
+    this.#onClick("pause", () => this.#togglePause());
+    this.#onClick("notice-retry", async () => this.#session.retryWebrtc());
+    this.#onClick("fullscreen", () => toggleFullscreen());
+    this.#onClick("trace", () => this.#saveTrace());
+    this.#onClick("stats-toggle", () => this.#togglePanel());
+  }
+
+  #connectWindow() {
+    const blur = () => this.#sender.blur();
+    addEventListener("blur", blur);
+    document.addEventListener("visibilitychange", () => {
+      if (document.hidden) blur();
+    });
+    addEventListener("pagehide", () => this.#session.close());
+    // A page that comes back from the back/forward cache has no session any more.
+    addEventListener("pageshow", (event) => {
+      if (event.persisted) location.reload();
+    });
+  }
+
+  /**
+   * Runs an action when a button is clicked.
+   *
+   * @param {string} id
+   * @param {() => Promise<void>} action
+   */
+  #onClick(id, action) {
+    const button = byId(id, HTMLButtonElement);
+    button.addEventListener("click", (event) => {
+      this.#returnFocus(event);
+      this.#run(button, action);
+    });
+  }
+
+  /**
+   * Runs the action of a button, once at a time, and shows its errors.
+   *
+   * @param {HTMLElement} button
+   * @param {() => Promise<void>} action
+   */
+  async #run(button, action) {
+    if (button.getAttribute("aria-busy") === "true") return;
+    button.setAttribute("aria-busy", "true");
+    try {
+      await action();
+    } catch (error) {
+      if (error instanceof Problem && error.status === 422) this.#showErrors(error);
+      else this.#toasts.show(messageOf(error));
+    } finally {
+      button.removeAttribute("aria-busy");
+    }
+  }
+
+  /**
+   * Moves the focus to the video after a click, so that the keys control it. After use with the keyboard (`detail` is 0)
+   * the focus stays.
+   *
+   * @param {UIEvent} event
+   */
+  #returnFocus({ detail, target }) {
+    if (detail === 0 || !(target instanceof Element)) return;
+    if (!target.matches("button, [type=range], [type=radio], [type=checkbox]")) return;
+    byId("stage").focus({ preventScroll: true });
+  }
+
+  async #reset() {
+    const changed = Object.keys(this.#input.changedFields).length > 0;
+    await this.#session.reset(changed ? this.#form.values : {});
+    this.#onContextSent();
+  }
+
+  async #newSeed() {
+    const { min = 0, max = MAX_SEED } = this.#form.field("seed") ?? {};
+    const seed = min + Math.floor(Math.random() * (max - min + 1));
+    await this.#session.reset({ ...this.#form.values, seed });
+    this.#form.set("seed", seed);
+    this.#onContextSent();
+  }
+
+  async #togglePause() {
+    await this.#session.setActive(!this.#session.active);
+    this.#showStatus();
+  }
+
+  async #togglePanel() {
+    const panel = byId("details");
+    panel.hidden = !panel.hidden;
+    this.#reporter.wantsTiming = !panel.hidden;
+    byId("trace").hidden = panel.hidden;
+    byId("stats-toggle").setAttribute("aria-pressed", String(!panel.hidden));
+    await this.#stats.update(this.#session);
+  }
+
+  async #saveTrace() {
+    const { grant } = this.#session;
+    if (!grant) return;
+    const href = URL.createObjectURL(await grant.trace());
+    create("a", { href, download: "trace.json" }).click();
+    URL.revokeObjectURL(href);
+  }
+
+  /** The session has all fields as its context, from its creation or a reset. */
+  #onContextSent() {
+    this.#input.clearChangedFields();
+    this.#dropPending();
+    this.#form.showErrors(new Map());
+    this.#showState();
+  }
+
+  /**
+   * @param {string} name
+   * @param {unknown} value
+   */
+  #setField(name, value) {
+    if (this.#input.setField(name, value) || !this.#session.grant) return;
+    this.#toasts.show(`${this.#form.field(name)?.title} takes effect at the next reset.`);
+  }
+
+  /** @param {ServerMessage} message */
+  #onMessage(message) {
+    if (message.type === "frame" && message.rtp !== null) this.#frames.addIdentity(message.rtp, message);
+    if (message.type === "timing") this.#stats.setTiming(message.stages, message.pipeline);
+    if (message.type === "error") this.#showMessageError(message.error);
+  }
+
+  /** @param {import("./protocol.js").MessageError} error */
+  #showMessageError({ detail, field: name }) {
+    const field = this.#form.field(name);
+    if (field) this.#form.showErrors(new Map([[field.name, detail]]));
+    this.#toasts.show(field ? `${field.title}: ${detail}` : detail);
+  }
+
+  /** @param {import("./display.js").ShownFrame} frame */
+  #onFrame(frame) {
+    this.#stats.addFrame(frame.time);
+    if (frame.identity) this.#onIdentified(frame.identity, frame);
+    else if (frame.rtp !== undefined) this.#frames.addPresentation(frame.rtp, frame);
+  }
+
+  /**
+   * @param {FrameIdentity} identity
+   * @param {Presentation} presentation
+   */
+  #onIdentified({ epoch, seq, index, actionSeq }, { time, received = 0, decoded = 0 }) {
+    /** @type {PresentedFrame} */
+    const frame = { epoch, seq, index, presented: time };
+    const press = this.#latency.addFrame(actionSeq, time);
+    if (press) frame.press = { seq: press.seq, t: press.time };
+    if (received > 0) frame.received = received;
+    if (decoded > 0) frame.decoded = decoded;
+    this.#reporter.add(this.#session.viewer?.id ?? null, frame);
+  }
+
+  /** Drops key presses and frames that belong to the rollout before a reset or a pause. */
+  #dropPending() {
+    this.#latency.clear();
+    this.#frames.clear();
+    this.#reporter.clear();
+  }
+
+  /** @param {SessionEvent} event */
+  #onEvent({ event, reason, error, fatal }) {
+    if (event === "reset_done") this.#dropPending();
+    if (event === "rejected" && reason) this.#toasts.show(reason);
+    if (event === "failed" && !fatal && error) this.#toasts.show(error);
+    if (event === "active_changed") this.#showStatus();
+    if (event === "reset_done" || event === "finished") this.#showState();
+  }
+
+  /** @param {import("./session.js").SessionEvents["state"]} change */
+  #onState({ state, text, seconds }) {
+    this.#state = state;
+    this.#isAsking = false;
+    if (state !== "live") this.#stats.clear();
+    const translucent = this.#display.resolution !== "";
+    if (state === "connecting" || state === "reconnecting") {
+      this.#overlay.show(text, { progress: null, translucent });
+    }
+    if (state === "waiting") {
+      this.#overlay.show("All sessions are in use", { text: `Retrying in ${seconds} s`, progress: null });
+    }
+    if (state === "ended") {
+      const onClick = () => this.#session.start();
+      this.#overlay.show("The session has ended", { text, translucent, button: "Start again", onClick });
+    }
+    this.#showState();
+  }
+
+  /** Shows what follows from the state of the session: buttons, status, and the overlay of a connected session. */
+  #showState() {
+    const { grant, isFinished } = this.#session;
+    for (const id of ["reset", "seed", "trace"]) byId(id, HTMLButtonElement).disabled = !grant;
+    byId("pause", HTMLButtonElement).disabled = !grant || isFinished;
+    byId("hint").hidden = this.#state !== "live" || isFinished || !this.#pointer.canLock;
+    if (this.#state === "live" && isFinished) this.#showFinished();
+    else if (this.#state === "live") this.#overlay.hide();
+    this.#showStatus();
+  }
+
+  #showFinished() {
+    this.#overlay.show("Finished", {
+      text: "The rollout has ended.",
+      translucent: true,
+      button: "Start again",
+      onClick: () => this.#run(byId("overlay-button"), () => this.#reset()),
+    });
+  }
+
+  #showStatus() {
+    const { active, isFinished, isRunning } = this.#session;
+    if (!isRunning) this.#dropPending();
+    /** @type {Status} */
+    let shown = this.#state;
+    if (shown === "live" && !active) shown = "paused";
+    if (this.#state === "live" && isFinished) shown = "finished";
+    const status = byId("status");
+    status.dataset.state = shown;
+    status.textContent = STATUS_LABELS[shown];
+    byId("pause").textContent = active ? "Pause" : "Resume";
+    byId("stage").classList.toggle("paused", shown === "paused");
+  }
+
+  /** @param {string | null} text */
+  #showNotice(text) {
+    byId("notice").hidden = !text;
+    byId("notice-text").textContent = text ?? "";
+    byId("notice-retry").hidden = unsupportedReason("webrtc") !== null;
+  }
+
+  /**
+   * Asks the user to fill in the form before a session starts.
+   *
+   * @param {Problem | null} problem names the fields that the server has rejected
+   */
+  #askForFields(problem = null) {
+    this.#isAsking = true;
+    byId("status").textContent = "Not started";
+    byId("status").dataset.state = "waiting";
+    if (problem) this.#showErrors(problem);
+    const titles = this.#form.missing.map((field) => field.title).join(", ");
+    this.#overlay.show("Ready to start", {
+      text: problem ? "Correct the marked fields, then start." : `Required: ${titles}.`,
+      button: "Start",
+      onClick: () => this.#startIfComplete(),
+    });
+  }
+
+  #startIfComplete() {
+    const { missing } = this.#form;
+    if (!missing.length) {
+      this.#session.start();
+      return;
+    }
+    this.#form.showErrors(new Map(missing.map(({ name }) => [name, "This field is required."])));
+    this.#form.focusError();
+  }
+
+  /** @param {Problem} problem */
+  #showErrors(problem) {
+    const unknown = this.#form.showErrors(problem.fields);
+    this.#form.focusError();
+    if (problem.fields.size === 0 || unknown.length) this.#toasts.show(problem.message);
+  }
+}
+
+async function toggleFullscreen() {
+  if (document.fullscreenElement) await document.exitFullscreen();
+  else await byId("screen").requestFullscreen();
+}
