@@ -176,7 +176,7 @@ def scene(
 def answer_to_blocked(network: Network, codec: str, **options: object) -> dict[str, Any]:
     """What becomes of an offer while no UDP passes, though a TURN server is asked."""
     servers = [[f"stun:{network.client.address}"], [f"turn:{network.client.address}", "ann", "pass"]]
-    settings = {"udp_ports": str(PORT), "servers": servers, **options}
+    settings = {"codec": codec, "udp_ports": str(PORT), "servers": servers, **options}
     server = Process(network.server, "faults.scene_server", json.dumps(settings))
     viewer = Process(network.client, "faults.scene_viewer", codec)
     try:
