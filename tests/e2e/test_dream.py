@@ -62,6 +62,6 @@ def test_the_page_says_what_is_wrong_with_the_weights(chromium: str, visit: Open
     path.write_bytes(b"no weights")
     with MazeServer("--height", "212", "--weights", str(path), demo="dream") as server:
         page = visit(server).page
-        expect(page.locator("#overlay")).to_contain_text("is no safetensors file, or damaged")
+        expect(page.locator("#overlay")).to_contain_text("is not a safetensors file or is damaged")
         expect(page.locator("#overlay")).to_contain_text(path.name)
         page.context.close()

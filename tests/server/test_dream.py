@@ -16,7 +16,7 @@ from .support import until
 
 @pytest.mark.parametrize(
     ("content", "text"),
-    [(None, "there is no weight file"), (b"x" * 500, "is no safetensors file, or damaged"), (b"", "or damaged")],
+    [(None, "does not exist"), (b"x" * 500, "is not a safetensors file or is damaged"), (b"", "or is damaged")],
 )
 async def test_weights_that_cannot_be_read_are_told_to_everybody(
     tmp_path: Path, content: bytes | None, text: str
@@ -35,5 +35,5 @@ async def test_weights_that_cannot_be_read_are_told_to_everybody(
                 assert answer.status_code == 500
                 assert str(path) in answer.json()["detail"] and text in answer.json()["detail"]
             told = (await client.get("/api/demo")).json()
-            assert told["state"] == "failed" and text in told["error"] and "train others with" in told["error"]
+            assert told["state"] == "failed" and text in told["error"] and "train new ones with" in told["error"]
             assert (await client.get("/healthz")).status_code == 200
