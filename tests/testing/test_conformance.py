@@ -243,16 +243,16 @@ class ClearsTheWholeArena(Toy):
 
 
 BROKEN_MODELS = {
-    LeaksBetweenRows: "batch of three against alone",
-    LeaksIntoTheNextRow: "batch of three against alone",
-    SharesItsWorkspace: "changed after it was handed out",
-    SharesAWorkspaceThatIsNoArray: "changed after it was handed out",
+    LeaksBetweenRows: "batch of three compared to alone",
+    LeaksIntoTheNextRow: "batch of three compared to alone",
+    SharesItsWorkspace: "changed after it was returned",
+    SharesAWorkspaceThatIsNoArray: "changed after it was returned",
     Broadcasts: "same chunk",
-    IgnoresTheHeavyKey: "never showed",
+    IgnoresTheHeavyKey: "had no effect",
     EncodesForEveryRow: "bystander",
     EncodesForEveryOtherRow: "bystander",
-    SeedsOverAUsedRow: "used row",
-    SeedsTheWholeArena: "join|while the other rested",
+    SeedsOverAUsedRow: "reused row",
+    SeedsTheWholeArena: "join|while the other was not due",
     ClearsTheWholeArena: "another's detach",
 }
 
@@ -373,17 +373,17 @@ class LatePipeline(ScriptedEngine):
 
 
 BROKEN_ENGINES = {
-    Restless: "while the other rested",
+    Restless: "while the other was not due",
     AttachesAnew: "attach",
     RefusesWhoIsThere: "attach",
     AdmitsEverybody: "AdmissionError",
     DetachesOnce: "detach",
-    NeverMakesRoom: "detach|room",
+    NeverMakesRoom: "detach|capacity",
     InventsSessions: "unknown id",
-    RemembersAges: "used row",
+    RemembersAges: "reused row",
     Repeats: "two chunks",
     ChangesItsMind: "manifest",
-    LatePipeline: "depth 1|step|no chunk came",
+    LatePipeline: "depth 1|step|no chunk was returned",
 }
 
 
@@ -475,7 +475,7 @@ class MovesInTheFirstOfTwoStages(Toy):
     ("model", "promise"),
     [
         (MovesRowByRow, "session 0 around a step that failed when it read the conditioning of session-1"),
-        (MovesInTheFirstOfTwoStages, "around a step that failed in front of its second HOT stage"),
+        (MovesInTheFirstOfTwoStages, "around a step that failed before its second HOT stage"),
     ],
 )
 def test_a_model_that_has_moved_when_it_fails_is_noticed(model, promise, options):
@@ -508,7 +508,7 @@ class DecodesByPlace(Toy):
 
 @pytest.mark.parametrize("model", [DecodesFromTheState, DecodesByPlace])
 def test_what_a_late_decode_would_show_is_noticed_without_a_pipeline(model):
-    with pytest.raises(AssertionError, match="DEFERRED comes after the next chunk's HOT"):
+    with pytest.raises(AssertionError, match="DEFERRED of a chunk runs after HOT of the next chunk"):
         check_engine(EngineCase(make_engine=lambda n: ComposedEngine(model(n))))
 
 
@@ -517,7 +517,7 @@ def test_an_engine_that_will_never_have_a_pipeline_need_not_bear_a_late_decode()
 
 
 def test_a_plan_that_is_never_asked_is_noticed():
-    with pytest.raises(AssertionError, match="never asked the plan"):
+    with pytest.raises(AssertionError, match="does not use the plan"):
         check_engine(
             EngineCase(
                 make_engine=lambda n: ComposedEngine(Toy(n)),

@@ -1,4 +1,4 @@
-"""Fakes that are real implementations, for your own tests as for ours."""
+"""Test support for engines and models: conformance suite, fault injection, scripted engine, manual clock, sink."""
 
 from .clock import ManualClock
 from .conformance import EngineCase, check_engine

@@ -1,4 +1,4 @@
-"""An engine that remembers everything that was done to it."""
+"""A scripted engine that records all calls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..core.contract import AdmissionError, EngineManifest, SessionInit, StepRes
 
 
 class ScriptedChunk(NamedTuple):
-    """What :class:`ScriptedEngine` makes: all that the chunk depends on."""
+    """Output of :class:`ScriptedEngine`: everything that the chunk depends on."""
 
     session_id: str
     context: dict[str, Any]
@@ -19,7 +19,7 @@ class ScriptedChunk(NamedTuple):
 
 
 class Call(NamedTuple):
-    """One call of a hook."""
+    """A recorded call: hook, argument and thread id."""
 
     hook: str
     argument: Any
@@ -32,9 +32,9 @@ class ScriptedEngine:
     For failures, wrap it in :class:`~realtime_engine.testing.faults.FaultyEngine`.
 
     Args:
-        max_sessions: sessions that can be attached at once.
+        max_sessions: maximum number of attached sessions.
         rate_hz: chunks per second.
-        rollout_chunks: chunks after which a rollout ends; ``None``: it does not end.
+        rollout_chunks: chunks per rollout; ``None`` for an unlimited rollout.
     """
 
     def __init__(self, max_sessions: int = 8, rate_hz: float = 60.0, *, rollout_chunks: int | None = None) -> None:
@@ -45,10 +45,16 @@ class ScriptedEngine:
         self.calls: list[Call] = []
 
     def manifest(self) -> EngineManifest:
+        """Return the manifest."""
         return self._manifest
 
     def attach(self, init: SessionInit) -> None:
-        self._note("attach", init.session_id)
+        """Attach a session.
+
+        Raises:
+            AdmissionError: the engine is full.
+        """
+        self._record("attach", init.session_id)
         if init.session_id in self._contexts:
             return
         if len(self._contexts) >= self._manifest.max_sessions:
@@ -57,24 +63,27 @@ class ScriptedEngine:
         self._ages[init.session_id] = 0
 
     def step(self, due: Mapping[str, Mapping[str, Any]]) -> list[StepResult]:
-        self._note("step", {session_id: dict(given) for session_id, given in due.items()})
+        """Return a :class:`ScriptedChunk` for each due session."""
+        self._record("step", {session_id: dict(given) for session_id, given in due.items()})
         return [self._advance(session_id, due[session_id]) for session_id in self._contexts if session_id in due]
 
     def finalize(self, session_ids: list[str]) -> None:
-        self._note("finalize", list(session_ids))
+        """Record the call."""
+        self._record("finalize", list(session_ids))
 
     def detach(self, session_id: str) -> None:
-        self._note("detach", session_id)
+        """Detach a session; unknown ids are ignored."""
+        self._record("detach", session_id)
         self._contexts.pop(session_id, None)
         self._ages.pop(session_id, None)
 
     @property
     def active_sessions(self) -> int:
-        """Sessions attached."""
+        """Number of attached sessions."""
         return len(self._contexts)
 
     def calls_of(self, hook: str) -> list[Any]:
-        """The arguments of each call of one hook."""
+        """Return the arguments of all calls of a hook, in order."""
         return [call.argument for call in self.calls if call.hook == hook]
 
     def _advance(self, session_id: str, given: Mapping[str, Any]) -> StepResult:
@@ -83,5 +92,5 @@ class ScriptedEngine:
         chunk = ScriptedChunk(session_id, self._contexts[session_id], age, dict(given))
         return StepResult(session_id, chunk, {"step_ms": 0.0}, last=age + 1 == self._rollout_chunks)
 
-    def _note(self, hook: str, argument: Any) -> None:
+    def _record(self, hook: str, argument: Any) -> None:
         self.calls.append(Call(hook, argument, threading.get_ident()))

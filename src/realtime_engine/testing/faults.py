@@ -1,4 +1,4 @@
-"""Failures on order, at every hook of an engine or of a stage model."""
+"""Fault injection at every hook of an engine or stage model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Decide = Callable[[str, Collection[str]], "BaseException | None"]
 
 
 @dataclass
-class _Order:
+class _Fault:
     hook: str
     error: BaseException
     session_id: str | None
@@ -25,43 +25,60 @@ class _Order:
 
 
 class FaultPlan:
-    """Which call of which hook fails, for whom and how often.
+    """Defines which calls of which hooks fail, for which sessions and how often.
 
-    Hooks of an engine: ``attach``, ``step``, ``finalize``, ``detach``. Of a model: ``seed``, ``detach``, and ``hot``,
-    ``deferred``, ``encode`` for its stages.
+    Hooks of an engine: ``attach``, ``step``, ``finalize``, ``detach``. Hooks of a model: ``seed``, ``detach``, and
+    ``hot``, ``deferred``, ``encode`` for its stages.
 
     Args:
-        decide: optional; asked for each call with the hook's name and the session ids concerned (rows, for ``seed``),
+        decide: optional callback, called with the name of the hook and the session ids of the call (rows for ``seed``);
             returns the error to raise or ``None``.
+
+    Attributes:
+        raised: number of errors raised.
     """
 
     def __init__(self, decide: Decide | None = None) -> None:
         self._decide = decide
-        self._orders: list[_Order] = []
+        self._faults: list[_Fault] = []
         self._poisons: list[tuple[str, str, BaseException]] = []
-        self._lock = threading.Lock()  # of the orders: hooks may be called from several threads
+        self._lock = threading.Lock()  # guards the faults: hooks may be called from several threads
         self.raised = 0
 
     def fail(
         self, hook: str, error: BaseException, *, session_id: str | None = None, times: int = 1, skip: int = 0
     ) -> None:
-        """Let the next ``times`` calls of ``hook`` that concern ``session_id`` (``None``: any) raise ``error``, once
-        ``skip`` such calls have passed."""
-        self._orders.append(_Order(hook, error, session_id, times, skip))
+        """Make ``times`` calls of a hook fail, after ``skip`` successful ones.
+
+        Args:
+            hook: name of the hook.
+            error: the error to raise.
+            session_id: count only calls with this session; ``None`` for any call.
+            times: number of calls that fail.
+            skip: number of matching calls before the first failure.
+        """
+        self._faults.append(_Fault(hook, error, session_id, times, skip))
 
     def poison(self, hook: str, error: BaseException, *, session_id: str) -> None:
-        """Let the next call of a model's stage ``hook`` with ``session_id`` raise ``error`` from within: where it first
-        looks at the conditioning of that session. A stage that does not look does not fail."""
+        """Make a stage fail when it first reads the conditioning of a session.
+
+        A stage that does not read it does not fail.
+
+        Args:
+            hook: name of the stage's hook.
+            error: the error to raise.
+            session_id: id of the session; the next call of the stage with it is affected.
+        """
         self._poisons.append((hook, session_id, error))
 
     @contextmanager
     def poisoned(self, hook: str, batch: StageBatch) -> Iterator[None]:
-        """Put the ordered poison into a batch for as long as a stage runs."""
+        """Replace the conditioning of poisoned sessions while a stage runs."""
         given: dict[str, Mapping[str, Any]] = {}
-        for order in list(self._poisons):
-            ordered_hook, session_id, error = order
-            if ordered_hook == hook and session_id in batch.conditioning:
-                self._poisons.remove(order)
+        for poison in list(self._poisons):
+            poisoned_hook, session_id, error = poison
+            if poisoned_hook == hook and session_id in batch.conditioning:
+                self._poisons.remove(poison)
                 given[session_id] = batch.conditioning[session_id]
                 batch.conditioning[session_id] = _Poison(self, error)
         try:
@@ -70,28 +87,28 @@ class FaultPlan:
             batch.conditioning.update(given)
 
     def check(self, hook: str, session_ids: Collection[str]) -> None:
-        """Raise if this call is to fail."""
-        error = self._ordered(hook, session_ids)
+        """Raise the planned error of this call, if any."""
+        error = self._planned_error(hook, session_ids)
         if error is None and self._decide is not None:
             error = self._decide(hook, session_ids)
         if error is not None:
             self.raised += 1
             raise error.with_traceback(None)
 
-    def _ordered(self, hook: str, session_ids: Collection[str]) -> BaseException | None:
+    def _planned_error(self, hook: str, session_ids: Collection[str]) -> BaseException | None:
         with self._lock:
-            for order in self._orders:
-                concerned = order.session_id is None or order.session_id in session_ids
-                if order.times > 0 and order.hook == hook and concerned:
-                    if order.skip == 0:
-                        order.times -= 1
-                        return order.error
-                    order.skip -= 1
+            for fault in self._faults:
+                matches = fault.session_id is None or fault.session_id in session_ids
+                if fault.times > 0 and fault.hook == hook and matches:
+                    if fault.skip == 0:
+                        fault.times -= 1
+                        return fault.error
+                    fault.skip -= 1
         return None
 
 
 class _Poison(Mapping[str, Any]):
-    """Conditioning that nobody can read."""
+    """Conditioning that raises an error when read."""
 
     def __init__(self, plan: FaultPlan, error: BaseException) -> None:
         self._plan = plan
@@ -112,28 +129,38 @@ class _Poison(Mapping[str, Any]):
 
 
 class FaultyEngine:
-    """An engine with a :class:`FaultPlan` in front of every hook; everything else is the engine's own."""
+    """Wraps an engine with a :class:`FaultPlan` checked before every hook; delegates all other attributes.
+
+    Args:
+        engine: the engine.
+        plan: the fault plan.
+    """
 
     def __init__(self, engine: RealtimeInterface, plan: FaultPlan) -> None:
         self._engine = engine
         self._plan = plan
 
     def manifest(self) -> EngineManifest:
+        """Return the wrapped manifest."""
         return self._engine.manifest()
 
     def attach(self, init: SessionInit) -> None:
+        """Check the plan, then attach."""
         self._plan.check("attach", (init.session_id,))
         self._engine.attach(init)
 
     def step(self, due: Mapping[str, Mapping[str, Any]]) -> list[StepResult]:
+        """Check the plan, then step."""
         self._plan.check("step", due.keys())
         return self._engine.step(due)
 
     def finalize(self, session_ids: list[str]) -> None:
+        """Check the plan, then finalize."""
         self._plan.check("finalize", session_ids)
         self._engine.finalize(session_ids)
 
     def detach(self, session_id: str) -> None:
+        """Check the plan, then detach."""
         self._plan.check("detach", (session_id,))
         self._engine.detach(session_id)
 
@@ -142,23 +169,32 @@ class FaultyEngine:
 
 
 class FaultyModel:
-    """A stage model with a :class:`FaultPlan` in front of ``seed``, ``detach`` and each stage."""
+    """Wraps a stage model with a :class:`FaultPlan` checked before ``seed``, ``detach`` and each stage.
+
+    Args:
+        model: the model.
+        plan: the fault plan.
+    """
 
     def __init__(self, model: StageModel, plan: FaultPlan) -> None:
         self._model = model
         self._plan = plan
 
     def manifest(self) -> EngineManifest:
+        """Return the wrapped manifest."""
         return self._model.manifest()
 
     def stages(self) -> list[Stage]:
+        """Return the stages, each with a check of the plan before it runs."""
         return [_FaultyStage(stage, self._plan) for stage in self._model.stages()]
 
     def seed(self, rows: Mapping[int, Mapping[str, Any]]) -> None:
+        """Check the plan, then seed."""
         self._plan.check("seed", [str(row) for row in rows])
         self._model.seed(rows)
 
     def detach(self, row: int, session_id: str) -> None:
+        """Check the plan, then detach."""
         self._plan.check("detach", (session_id,))
         self._model.detach(row, session_id)
 

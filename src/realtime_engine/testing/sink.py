@@ -1,4 +1,4 @@
-"""Somewhere for a session's chunks and events to go."""
+"""A sink that records the chunks and events of a session."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ from ..core.outbox import Outbox, OutboxItem
 
 
 class RecordingSink:
-    """Claims one session of an outbox and keeps everything that it is sent, in order.
+    """Reads one session of an outbox and records its items.
+
+    Args:
+        outbox: the outbox.
+        session_id: id of the session.
 
     Attributes:
-        items: chunks and events as they came.
+        items: chunks and events in order of arrival.
     """
 
     def __init__(self, outbox: Outbox, session_id: str) -> None:
@@ -21,7 +25,7 @@ class RecordingSink:
         self.items: list[OutboxItem] = []
 
     def drain(self) -> list[OutboxItem]:
-        """Take what is there now, without waiting, and return it."""
+        """Record and return all items available now, without waiting."""
         taken: list[OutboxItem] = []
         while True:
             try:
@@ -31,19 +35,21 @@ class RecordingSink:
                 return taken
 
     async def run(self) -> None:
-        """Record until the outbox is closed and read to its end."""
+        """Record until the outbox is closed and empty."""
         async for item in self._reader:
             self.items.append(item)
 
     @property
     def chunks(self) -> list[Chunk]:
+        """Recorded chunks."""
         return [item for item in self.items if isinstance(item, Chunk)]
 
     @property
     def events(self) -> list[SessionEvent]:
+        """Recorded events."""
         return [item for item in self.items if isinstance(item, SessionEvent)]
 
     @property
     def dropped(self) -> int:
-        """Chunks that were dropped because this sink was too slow."""
+        """Number of chunks dropped because the sink was too slow."""
         return self._reader.dropped
