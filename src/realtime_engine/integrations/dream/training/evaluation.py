@@ -265,7 +265,7 @@ def _windowed(picture: NDArray[np.uint8]) -> NDArray[np.float64]:
 
 
 def _edge_energy(picture: NDArray[np.uint8]) -> float:
-    grey = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY).astype(np.float32)
+    gray = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY).astype(np.float32)
     return float(
-        np.square(cv2.Sobel(grey, cv2.CV_32F, 1, 0)).mean() + np.square(cv2.Sobel(grey, cv2.CV_32F, 0, 1)).mean()
+        np.square(cv2.Sobel(gray, cv2.CV_32F, 1, 0)).mean() + np.square(cv2.Sobel(gray, cv2.CV_32F, 0, 1)).mean()
     )
