@@ -298,7 +298,7 @@ def test_a_bad_conditioning_is_refused_by_name(make: Make, given: dict[str, Any]
         ({"fps": 60}, "fps must divide 30, got 60"),
         ({"rows": "some"}, "rows must be 'all' or 'occupied', got 'some'"),
         ({"device": "gpu"}, "device must be a torch device such as 'cpu' or 'cuda', got 'gpu'"),
-        ({"device": ""}, "device must be a device of torch"),
+        ({"device": ""}, "device must be a torch device"),
     ],
 )
 def test_an_option_that_cannot_be_is_refused_by_name(weights: Weights, option: dict[str, Any], text: str) -> None:

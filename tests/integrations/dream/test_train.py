@@ -129,7 +129,7 @@ def test_a_checkpoint_of_other_settings_is_refused(
     before = (tmp_path / "checkpoint.pt").read_bytes()
     capsys.readouterr()
     assert main(["--smoke", "--out", str(tmp_path), "--seed", "1", "--no-bfloat16"]) == 1
-    assert "other settings (bfloat16, seed): give the same, or another folder" in told(capsys)
+    assert "other settings (bfloat16, seed): use the same settings or another folder" in told(capsys)
     assert (tmp_path / "checkpoint.pt").read_bytes() == before
 
 
@@ -144,11 +144,11 @@ def test_a_damaged_checkpoint_is_an_error_in_a_sentence(tmp_path: Path, capsys: 
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (["--device", "nowhere"], "device must be a device of torch"),
+        (["--device", "nowhere"], "device must be a torch device"),
         (["--device", "meta"], "--device must be cpu, cuda or cuda:NUMBER, got 'meta'"),
         (
             ["--device", "cuda:99"],
-            "--device cuda:99 is not available: torch finds",
+            "--device cuda:99 is not available: the number of CUDA devices found is",
         ),
         (["--seed", "-1"], "seed must be an integer of 0 or more (below 2**63), got -1"),
         (["--dynamics-steps", "0"], "dynamics_steps must be an integer of 1 or more (below 2**63), got 0"),

@@ -108,7 +108,7 @@ def _device(name: str) -> torch.device:
         raise ValueError(f"--device must be cpu, cuda or cuda:NUMBER, got {name!r}")
     found = torch.cuda.device_count()
     if device.type == "cuda" and (device.index or 0) >= found:
-        raise ValueError(f"--device {name} is not available: torch finds {found} CUDA devices")
+        raise ValueError(f"--device {name} is not available: the number of CUDA devices found is {found}")
     return device
 
 
