@@ -19,7 +19,19 @@ from realtime_engine.infra.mjpeg import parse_frame_id
 from realtime_engine.infra.webcodecs import VideoPacket, parse_packet
 from realtime_engine.server.routes.media import MjpegResponse, VideoConnection
 
-from ..support import HELD, Place, Served, colour, frame_where, in_process, jpeg_colour, message, over_http, until
+from ..support import (
+    HELD,
+    Place,
+    Served,
+    colour,
+    frame_where,
+    in_process,
+    jpeg_colour,
+    message,
+    over_http,
+    paint_demo,
+    until,
+)
 
 
 class Parts:
@@ -79,6 +91,19 @@ async def test_no_picture_of_before_a_reset_follows_its_answer() -> None:
             session = served.session(place)
             assert session.media.jpegs.latest is None or session.media.jpegs.latest.id.epoch == 2
             while parse_frame_id((await parts.next())[0]["X-Frame"]).epoch != 2:
+                pass
+
+
+async def test_a_stream_repeats_the_last_picture_of_a_finished_rollout_until_a_reset() -> None:
+    async with over_http(paint_demo(max_chunks=3), heartbeat_s=0.02) as served:
+        place = await served.take()
+        async with watching(place) as parts:
+            await until(lambda: served.session(place).run_state.finished)
+            while parse_frame_id((await parts.next())[0]["X-Frame"]).seq < 2:
+                pass
+            assert parse_frame_id((await parts.next())[0]["X-Frame"]).seq == 2, "repeated"
+            await place.request("POST", "reset", json={})
+            while parse_frame_id((await parts.next())[0]["X-Frame"]).epoch < 2:
                 pass
 
 

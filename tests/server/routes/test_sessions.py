@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from realtime_engine.client import RealtimeClient
 from realtime_engine.server.problems import MEDIA_TYPE
 from realtime_engine.testing import FaultPlan, FaultyEngine
 
-from ..support import HELD, PaintEngine, frame_where, in_process, paint_demo, stop_idle_clock, until
+from ..support import HELD, PaintEngine, frame_where, in_process, over_http, paint_demo, stop_idle_clock, until
 
 TYPE = "urn:realtime-engine:problem:"
 
@@ -300,3 +301,30 @@ async def test_a_reset_that_ends_the_session_says_so() -> None:
         response = await place.request("POST", "reset", json={"context": {"prompt": "refused"}})
         assert (response.status_code, response.json()["type"]) == (410, TYPE + "session-over")
         assert "not to this model's taste" in response.json()["detail"]
+
+
+async def test_a_finished_rollout_is_shown_and_a_reset_starts_the_next() -> None:
+    async with in_process(paint_demo(max_chunks=3)) as served:
+        place = await served.take()
+        session = served.session(place)
+        for epoch in (1, 2):
+            await until(lambda: session.run_state.finished)
+            shown = (await place.request("GET", "self")).json()
+            assert (shown["epoch"], shown["state"], shown["stepped"]) == (epoch, "finished", False)
+            picture = await place.request("GET", "frame")
+            assert picture.status_code == 200 and f";epoch={epoch};seq={3 * epoch - 1};" in picture.headers["x-frame"]
+            await place.request("PATCH", "self", json={"active": False})
+            running = (await place.request("PATCH", "self", json={"active": True})).json()
+            assert running["state"] == "finished", "a pause and a resume change nothing"
+            assert (await place.request("POST", "reset", json={})).json() == {"epoch": epoch + 1}
+
+
+async def test_the_python_client_gets_the_end_of_a_rollout_and_starts_the_next() -> None:
+    async with over_http(paint_demo(max_chunks=3)) as served:
+        async with RealtimeClient.connect(str(served.client.base_url), transport="mjpeg") as client:
+            assert await client.reset() == 2
+            for epoch in (2, 3):
+                while (event := await client.next_event())["event"] != "finished":
+                    pass
+                assert event["epoch"] == epoch
+                assert await client.reset() == epoch + 1
