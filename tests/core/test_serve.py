@@ -170,11 +170,11 @@ async def test_input_from_another_thread_wakes_it_too() -> None:
 async def test_every_engine_call_is_on_one_thread_and_not_on_the_event_loops() -> None:
     class Everything(ScriptedEngine):
         def manifest(self) -> EngineManifest:
-            self._note("manifest", None)
+            self._record("manifest", None)
             return super().manifest()
 
         def reset(self, init: SessionInit) -> None:
-            self._note("reset", init.session_id)
+            self._record("reset", init.session_id)
 
     engine = Everything()
     async with running(engine, tick_interval_s=0.001) as served:
