@@ -144,11 +144,11 @@ async def test_a_recording_that_nobody_attends_to_ends_and_so_does_the_session(
     clock = stop_idle_clock(monkeypatch)
     async with in_process(recordings=str(tmp_path), idle_timeout_s=0.4) as served:
         place = await served.take()
-        recordings = served.session(place).media.recordings
+        media = served.session(place).media
         await record(served, place, 0)
-        assert recordings is not None
         clock.advance(0.4)
-        await until(lambda: recordings.describe()["reason"] == "unattended")
+        await until(lambda: media.recordings is not None and media.recordings.describe()["reason"] == "unattended")
+        await until(lambda: media.frames.viewers == 0)
         clock.advance(0.4)
         await until(lambda: not served.runtime.sessions.all())
         assert play((await ask(place, name="/recording-1.mp4")).content)

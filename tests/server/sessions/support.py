@@ -24,6 +24,7 @@ from realtime_engine import (
     SessionEvent,
     SetActive,
 )
+from realtime_engine.core.monitor import ServeMonitor
 from realtime_engine.infra.controls import ControlState
 from realtime_engine.infra.copy_stats import CopyStats
 from realtime_engine.infra.encoding import choose_encoders
@@ -74,6 +75,7 @@ class SessionBench:
             manifest=EngineManifest(1, rate_hz=1000.0),
             inbox=self.inbox,
             outbox=self.outbox,
+            monitor=ServeMonitor(),
             jpeg=JpegEncoder(),
             pool=pool,
             encoders=choose_encoders("software", copies),

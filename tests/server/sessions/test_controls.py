@@ -144,9 +144,9 @@ async def test_an_error_that_each_video_frame_repeats_is_broadcast_once() -> Non
 async def test_each_video_frame_becomes_an_action_at_once() -> None:
     buffer = VideoBuffer(VideoInput(), lambda: bench.controls.send_action())
     bench = Bench(video=buffer, to_conditioning=lambda window: {"video": window.video}, video_input=True)
-    publisher = buffer.begin()
+    publisher = buffer.start_publisher()
     buffer.put(publisher, np.zeros((2, 2, 3), np.uint8), media_ns=0, arrived_ns=1)
-    buffer.end(publisher)
+    buffer.end_publisher(publisher)
     bench.receive(message("controls", seq=5))
     windows = [action.conditioning["video"] for action in bench.actions]
     assert [(window.live, len(window.frames)) for window in windows] == [(True, 0), (True, 1), (False, 1), (False, 1)]
