@@ -152,9 +152,9 @@ async def test_the_statistics_of_the_page_have_the_stages_of_the_session() -> No
         (timing,) = response.json()
         assert [entry["stage"] for entry in timing["pipeline"]] == ["draw", "frame", "pipeline"]
         draw_values, whole = timing["pipeline"][0]["values"], timing["pipeline"][2]["values"]
-        assert draw_values["completed"] >= 10 and draw_values["run_p95_ms"] > 0
-        assert draw_values["longest_idle_reason"] is not None
-        assert whole["real_time_factor"] > 0 and whole["chunk_period_p50_ms"] > 0
+        assert draw_values["run_p95_ms"] >= draw_values["run_p50_ms"] > 0 and draw_values["queue_p95_ms"] >= 0
+        assert draw_values["longest_idle_reason"] is not None and draw_values["in_flight"] in (0, 1)
+        assert whole["real_time_factor"] > 0 and whole["chunk_period_p95_ms"] > 0 and whole["first_output_ms"] > 0
 
 
 async def test_a_rollout_that_reaches_the_limit_finishes() -> None:

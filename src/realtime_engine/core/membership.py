@@ -107,8 +107,8 @@ class Membership(abc.ABC, Generic[S]):
         """Apply an action."""
 
     @abc.abstractmethod
-    def on_active_changed(self, session: S) -> None:
-        """``session.active`` has changed."""
+    def schedule(self, session: S) -> None:
+        """Step a session or not, as its state demands: ``session.active`` has changed."""
 
     @abc.abstractmethod
     def end(self, session: S, error: BaseException | None = None) -> Pending:
@@ -122,7 +122,7 @@ class Membership(abc.ABC, Generic[S]):
         """Reply to the detach of a session that is not attached."""
         self.put((Detached(session_id, epoch=self.identities.last_epoch(session_id)),))
 
-    def announce(self, session: S) -> None:
+    def reply_to_attach(self, session: S) -> None:
         """Send the reply to the attach or reset of a session, if it is still to come."""
 
     # -- messages
@@ -134,7 +134,7 @@ class Membership(abc.ABC, Generic[S]):
     def _attach(self, msg: Attach, received_ns: int) -> Pending:
         session = self.sessions.get(msg.session_id)
         if session is not None:
-            self.announce(session)
+            self.reply_to_attach(session)
             self.reply(session, Attached(session.session_id, epoch=session.epoch))
         elif self.stopping:
             self.reject(msg.session_id, _STOPPING)
@@ -164,9 +164,9 @@ class Membership(abc.ABC, Generic[S]):
         session = self._attached(msg.session_id)
         if session is None:
             return
-        self.announce(session)
+        self.reply_to_attach(session)
         session.active = msg.active
-        self.on_active_changed(session)
+        self.schedule(session)
         after = 0 if msg.active else self.steps_in_flight(session)  # a pause: the chunks in flight are sent first
         self.reply(session, ActiveChanged(session.session_id, msg.active, epoch=session.epoch), after)
 

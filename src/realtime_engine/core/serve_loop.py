@@ -4,40 +4,25 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from .clock import NS_PER_S, Clock, Deadlines, Wakeup
 from .contract import AdmissionError, EngineManifest, RealtimeInterface, SessionInit
-from .errors import EngineContractError, OutboxClosed, call_hook, describe, reason_of
+from .errors import EngineContractError, call_hook, describe, reason_of
 from .inbox import Inbox
 from .loglimit import LogLimiter
-from .messages import (
-    Action,
-    ActiveChanged,
-    Attach,
-    Attached,
-    Chunk,
-    Detach,
-    Detached,
-    Failed,
-    Finished,
-    Rejected,
-    Reset,
-    ResetDone,
-    SessionEvent,
-    SetActive,
-)
+from .membership import MAX_CONSECUTIVE_FAILURES, Membership
+from .messages import Action, Attach, Attached, Chunk, Detached, Failed, Finished, ResetDone, SessionEvent
 from .monitor import ServeMonitor
-from .outbox import Outbox, OutboxItem
-from .session import Applied, Identities, PendingDetaches, PendingReplies, Session
+from .outbox import Outbox
+from .session import Applied, PendingDetaches, Session
 from .stepper import Outcome, Stepper, StepperOptions
 from .values import snapshot
 
 logger = logging.getLogger(__name__)
 
-_STOPPING = "the engine is stopping"
 _MAX_WITHOUT_YIELD_NS = 200_000
 
 
@@ -56,7 +41,7 @@ class ServeOptions:
     """
 
     tick_interval_s: float | None = None
-    max_consecutive_failures: int = 10
+    max_consecutive_failures: int = MAX_CONSECUTIVE_FAILURES
     max_chunks: int | None = None
 
     def __post_init__(self) -> None:
@@ -69,7 +54,7 @@ class ServeOptions:
             raise ValueError(f"max_chunks must be 1 or more, or None for no limit, got {self.max_chunks!r}")
 
 
-class ServeLoop:
+class ServeLoop(Membership[Session]):
     """Serves one engine on the calling thread: :meth:`run`.
 
     A round: apply the inbox, step the sessions that are due, send chunks and events, call finalize, sleep until the
@@ -94,13 +79,11 @@ class ServeLoop:
         clock: Clock,
         monitor: ServeMonitor,
     ) -> None:
+        super().__init__(outbox, monitor)
         self._engine = engine
         self._inbox = inbox
-        self._outbox = outbox
         self._options = options
         self._clock = clock
-        self._monitor = monitor
-        monitor.outbox = outbox
         self._engine_copies = getattr(engine, "copies_conditioning", False) is True
         self._log = LogLimiter(logger, clock)
         self._wakeup = Wakeup()
@@ -108,21 +91,11 @@ class ServeLoop:
         self._stopping = False
         self._yielded_ns = 0
 
-        self._sessions: dict[str, Session] = {}
         self._due: dict[str, Session] = {}  # stepped together
         self._quarantined: dict[str, Session] = {}  # stepped one by one, because they failed recently
         self._unseeded_replies: dict[str, SessionEvent] = {}  # sent once the session is seeded
-        self._pending_replies = PendingReplies()
         self._new_actions: list[tuple[Session, int]] = []  # applied by the next step, with their time of arrival
-        self._identities = Identities()
         self._pending_detaches = PendingDetaches(self._detach_engine, self._log)
-        self._handlers: dict[type, Callable[[Any, int], None]] = {
-            Attach: self._attach,
-            Detach: self._detach,
-            Reset: self._reset,
-            Action: self._action,
-            SetActive: self._set_active,
-        }
 
     # -- life cycle
 
@@ -138,9 +111,9 @@ class ServeLoop:
             if not isinstance(manifest, EngineManifest):
                 raise EngineContractError(f"manifest() must return an EngineManifest, got {manifest!r}")
             stepper_options = StepperOptions(
-                self._clock, self._monitor, self._log, manifest.pipeline_depth_chunks, self._options.max_chunks
+                self._clock, self.monitor, self._log, manifest.pipeline_depth_chunks, self._options.max_chunks
             )
-            self._stepper = Stepper(self._engine, self._sessions, self, stepper_options)
+            self._stepper = Stepper(self._engine, self.sessions, self, stepper_options)
             deadlines = Deadlines(self._interval_ns(manifest.rate_hz), self._clock.now_ns())
             with self._inbox.listening(self._wake_if_sleeping):
                 self._serve(deadlines)
@@ -176,7 +149,7 @@ class ServeLoop:
             return
         self.tick()
         now = self._clock.now_ns()
-        self._monitor.overruns += deadlines.tick_ended(now)
+        self.monitor.overruns += deadlines.tick_ended(now)
         if now >= deadlines.next_ns:
             self._yield_to_readers(now)
 
@@ -198,26 +171,23 @@ class ServeLoop:
             self._wakeup.notify()
 
     def _shut_down(self) -> None:
-        for _, msg in self._inbox.drain_stamped():
-            if isinstance(msg, (Attach, Reset)):
-                self._reject(msg.session_id, _STOPPING)
-            else:
-                self._handlers[type(msg)](msg, 0)
+        for received_ns, msg in self._inbox.drain_stamped():
+            self.handle(msg, received_ns)
         if self._stepper.primed:
             last = Outcome()
             self._stepper.flush(last)
             self._stepper.finalize(last)
             for session_id, error in last.failures.items():
                 self._log.error("a session failed", error, session_id)
-        for session in list(self._sessions.values()):
-            self._end_session(session)
+        for session in list(self.sessions.values()):
+            self.end(session)
 
     # -- one round
 
     def apply_inbox(self) -> None:
         """Apply every message that has arrived, in order."""
         for received_ns, msg in self._inbox.drain_stamped():
-            self._handlers[type(msg)](msg, received_ns)
+            self.handle(msg, received_ns)
         if self._pending_detaches:
             self._pending_detaches.retry_due(self._clock.now_ns())
         if self._unseeded_replies:
@@ -237,10 +207,10 @@ class ServeLoop:
             self._stepper.step({session.session_id: session.take_conditioning()}, outcome, flush=True)
         self._stepper.finalize(outcome)
         self._handle_outcome(outcome)
-        if self._pending_replies and not self._stepper.primed:
-            self._put(self._pending_replies.pop())
-        self._monitor.ticks += 1
-        self._monitor.step.record(self._clock.now_ns() - begin)
+        if self.replies and not self._stepper.primed:
+            self.put(self.replies.pop())
+        self.monitor.ticks += 1
+        self.monitor.step.record(self._clock.now_ns() - begin)
 
     def _take_conditioning(self) -> dict[str, Mapping[str, Any]]:
         if self._engine_copies:
@@ -249,8 +219,8 @@ class ServeLoop:
 
     def _record_input_latency(self, begin: int) -> None:
         for session, received_ns in self._new_actions:
-            if session.steppable and self._sessions.get(session.session_id) is session:
-                self._monitor.input_to_step.record(begin - received_ns)
+            if session.steppable and self.sessions.get(session.session_id) is session:
+                self.monitor.input_to_step.record(begin - received_ns)
         self._new_actions.clear()
 
     # -- the stepper's owner
@@ -265,14 +235,14 @@ class ServeLoop:
         if self._unseeded_replies:
             self._reply_to_seeded()
         if chunks:
-            self._put(chunks)
-            self._monitor.chunks += len(chunks)
-        if self._pending_replies:
-            self._put(self._pending_replies.on_step())
+            self.put(chunks)
+            self.monitor.chunks += len(chunks)
+        if self.replies:
+            self.put(self.replies.on_step())
 
     def awaits_chunks(self, session: Session) -> bool:
         """Whether a pause is not answered yet because the session's chunks are still in the pipeline."""
-        return self._pending_replies.has(session.session_id)
+        return self.replies.has(session.session_id)
 
     # -- outcome of a tick
 
@@ -284,7 +254,7 @@ class ServeLoop:
         for session in list(self._quarantined.values()):
             if session.session_id in made_chunks and session.session_id not in outcome.failures:
                 session.quarantine.record_success()
-                self._schedule(session)
+                self.schedule(session)
         for session_id in outcome.finished:
             self._finish(session_id)
         if self._unseeded_replies:
@@ -293,7 +263,7 @@ class ServeLoop:
     def _handle_failures(self, failures: Mapping[str, BaseException]) -> None:
         unseeded = self._unseeded()
         for session_id, error in failures.items():
-            session = self._sessions.get(session_id)
+            session = self.sessions.get(session_id)
             if session is None:
                 continue
             if session_id in unseeded:
@@ -302,33 +272,32 @@ class ServeLoop:
                 self._fail(session, error)
 
     def _fail(self, session: Session, error: BaseException) -> None:
-        self._reply_to_attach(session)
-        session.quarantine.record_failure(self._monitor.ticks)
+        self.reply_to_attach(session)
+        session.quarantine.record_failure(self.monitor.ticks)
         self._log.error("a session failed", error, session.session_id)
         if session.quarantine.failures_in_row >= self._options.max_consecutive_failures:
-            self._end_session(session, because=error)
+            self.end(session, error)
         else:
-            self._monitor.failed += 1
-            self._send(Failed(session.session_id, describe(error), epoch=session.epoch))
-            self._schedule(session)
+            self.failed(session, error)
+            self.schedule(session)
 
     def _finish(self, session_id: str) -> None:
         """Report the end of a rollout, unless the session failed fatally in the same tick."""
-        session = self._sessions.get(session_id)
+        session = self.sessions.get(session_id)
         if session is not None:
-            self._reply_to_attach(session)
-            self._schedule(session)
-            self._send(Finished(session_id, epoch=session.epoch))
+            self.reply_to_attach(session)
+            self.schedule(session)
+            self.reply(session, Finished(session_id, epoch=session.epoch))
 
     def _reject_unseeded(self, session: Session, error: BaseException) -> None:
         self._log.error("a session could not be seeded", error, session.session_id)
         reply = self._unseeded_replies.pop(session.session_id, None)
         if isinstance(reply, Attached):
-            self._remove(session)
+            self.forget(session)
             self._pending_detaches.detach(session.session_id, self._clock.now_ns())
-            self._reject(session.session_id, describe(error))
+            self.reject(session.session_id, describe(error))
         else:
-            self._end_session(session, because=error)
+            self.end(session, error)
 
     def _unseeded(self) -> frozenset[str]:
         try:
@@ -339,59 +308,57 @@ class ServeLoop:
 
     # -- messages
 
-    def _attach(self, msg: Attach, received_ns: int) -> None:
-        session = self._sessions.get(msg.session_id)
-        if session is not None:
-            self._reply_to_attach(session)
-            self._send(Attached(session.session_id, epoch=session.epoch))
-            return
+    @property
+    def stopping(self) -> bool:
+        """Whether the loop is to end."""
+        return self._stopping
+
+    def on_outbox_closed(self) -> None:
+        """End the loop."""
+        self._stopping = True
+
+    def admit(self, msg: Attach) -> None:
+        """Attach a session to the engine; the reply follows when it is seeded."""
         if not self._pending_detaches.retry_now(msg.session_id):
-            self._reject(msg.session_id, f"session {msg.session_id!r} could not be released yet: try again later")
+            self.reject(msg.session_id, f"session {msg.session_id!r} could not be released yet: try again later")
             return
         try:
             call_hook(self._engine.attach, SessionInit(msg.session_id, snapshot(msg.context)))
         except AdmissionError as error:
-            self._reject(msg.session_id, reason_of(error) or "the engine is full")
+            self.reject(msg.session_id, reason_of(error) or "the engine is full")
         except BaseException as error:
             self._log.error("attach failed", error, msg.session_id)
             self._pending_detaches.detach(msg.session_id, self._clock.now_ns())
-            self._reject(msg.session_id, describe(error))
+            self.reject(msg.session_id, describe(error))
         else:
-            epoch, seq = self._identities.allocate(msg.session_id)
-            session = self._sessions[msg.session_id] = Session(msg.session_id, msg.context, epoch, seq)
-            self._schedule(session)
+            epoch, seq = self.identities.allocate(msg.session_id)
+            session = self.sessions[msg.session_id] = Session(msg.session_id, msg.context, epoch, seq)
+            self.schedule(session)
             self._unseeded_replies[msg.session_id] = Attached(msg.session_id, epoch=epoch)
 
-    def _detach(self, msg: Detach, received_ns: int) -> None:
-        session = self._sessions.get(msg.session_id)
-        if session is not None:
-            self._end_session(session)
-            return
-        epoch = self._identities.last_epoch(msg.session_id)
-        if self._pending_detaches.retry_now(msg.session_id):
-            self._send(Detached(msg.session_id, epoch=epoch))
+    def detach_unknown(self, session_id: str) -> None:
+        """Reply to the detach of a session that is not attached, once the engine has released it."""
+        epoch = self.identities.last_epoch(session_id)
+        if self._pending_detaches.retry_now(session_id):
+            self.put((Detached(session_id, epoch=epoch),))
         else:
-            self._send(Failed(msg.session_id, "the engine could not release it yet", fatal=True, epoch=epoch))
+            self.put((Failed(session_id, "the engine could not release it yet", fatal=True, epoch=epoch),))
 
-    def _reset(self, msg: Reset, received_ns: int) -> None:
-        session = self._sessions.get(msg.session_id)
-        if session is None:
-            self._reject(msg.session_id, f"session {msg.session_id!r} is not attached")
-            return
-        self._reply_to_attach(session)
-        self._put(self._pending_replies.pop(msg.session_id))
-        context = msg.context or session.context
+    def restart(self, session: Session, context: Mapping[str, Any]) -> None:
+        """Seed a session anew; the reply follows when it is seeded."""
+        self.reply_to_attach(session)
+        self.flush_replies(session)
         try:
-            self._reset_engine(SessionInit(msg.session_id, snapshot(context)))
+            self._reset_engine(SessionInit(session.session_id, snapshot(context)))
         except _NotReleased as refused:
-            self._reject(msg.session_id, str(refused))
+            self.reject(session.session_id, str(refused))
         except BaseException as error:
-            self._log.error("reset failed", error, msg.session_id)
-            self._end_session(session, because=error)
+            self._log.error("reset failed", error, session.session_id)
+            self.end(session, error)
         else:
             session.begin_epoch(context, session.epoch + 1)
-            self._schedule(session)
-            self._unseeded_replies[msg.session_id] = ResetDone(msg.session_id, epoch=session.epoch)
+            self.schedule(session)
+            self._unseeded_replies[session.session_id] = ResetDone(session.session_id, epoch=session.epoch)
 
     def _reset_engine(self, init: SessionInit) -> None:
         reset = getattr(self._engine, "reset", None)
@@ -404,31 +371,18 @@ class ServeLoop:
             raise _NotReleased(reason_of(error) or "the session could not be admitted again") from error
         call_hook(self._engine.attach, init)
 
-    def _action(self, msg: Action, received_ns: int) -> None:
-        session = self._sessions.get(msg.session_id)
-        if session is None:
-            self._reject(msg.session_id, f"session {msg.session_id!r} is not attached")
-            return
+    def apply(self, session: Session, msg: Action, received_ns: int) -> None:
+        """Apply an action before the next step."""
         session.apply(msg.conditioning, tuple(msg.events), Applied(msg.action_id, received_ns))
         self._new_actions.append((session, received_ns))
 
-    def _set_active(self, msg: SetActive, received_ns: int) -> None:
-        session = self._sessions.get(msg.session_id)
-        if session is None:
-            self._reject(msg.session_id, f"session {msg.session_id!r} is not attached")
-            return
-        self._reply_to_attach(session)
-        session.active = msg.active
-        self._schedule(session)
-        reply = ActiveChanged(session.session_id, msg.active, epoch=session.epoch)
-        if self._stepper.primed and not msg.active:
-            self._pending_replies.add(reply, self._stepper.depth - 1)  # its chunks in flight are sent first
-        else:
-            self._send(reply)
+    def steps_in_flight(self, session: Session) -> int:
+        """Steps until the chunks in the engine's pipeline have been sent."""
+        return self._stepper.depth - 1 if self._stepper.primed else 0
 
     # -- membership
 
-    def _schedule(self, session: Session) -> None:
+    def schedule(self, session: Session) -> None:
         """Put a session where its state belongs: stepped with others, stepped alone, or not stepped."""
         self._due.pop(session.session_id, None)
         self._quarantined.pop(session.session_id, None)
@@ -436,23 +390,19 @@ class ServeLoop:
             group = self._quarantined if session.quarantine.quarantined else self._due
             group[session.session_id] = session
 
-    def _remove(self, session: Session) -> None:
-        for table in (self._sessions, self._due, self._quarantined):
-            table.pop(session.session_id, None)
-        self._identities.store(session.session_id, session.epoch, session.seq)
+    def forget(self, session: Session) -> None:
+        """Remove a session; its id continues counting when it comes back."""
+        self._due.pop(session.session_id, None)
+        self._quarantined.pop(session.session_id, None)
+        super().forget(session)
 
-    def _end_session(self, session: Session, because: BaseException | None = None) -> None:
+    def end(self, session: Session, error: BaseException | None = None) -> None:
         """Detach a session and report it: ``Detached``, or ``Failed(fatal=True)`` when it ends by or with an error."""
-        self._reply_to_attach(session)
-        self._put(self._pending_replies.pop(session.session_id))
-        self._remove(session)
-        error = self._pending_detaches.detach(session.session_id, self._clock.now_ns())
-        because = because or error
-        if because is None:
-            self._send(Detached(session.session_id, epoch=session.epoch))
-        else:
-            self._monitor.failed += 1
-            self._send(Failed(session.session_id, describe(because), fatal=True, epoch=session.epoch))
+        self.reply_to_attach(session)
+        self.flush_replies(session)
+        self.forget(session)
+        released = self._pending_detaches.detach(session.session_id, self._clock.now_ns())
+        self.ended(session, error or released)
 
     def _detach_engine(self, session_id: str) -> None:
         call_hook(self._engine.detach, session_id)
@@ -463,38 +413,16 @@ class ServeLoop:
         """Answer the attaches and resets of sessions that are seeded, or paused: those are not stepped to be seeded."""
         unseeded = self._unseeded()
         for session_id in list(self._unseeded_replies):
-            session = self._sessions[session_id]
+            session = self.sessions[session_id]
             ready = not session.active if paused_only else session_id not in unseeded
             if ready:
-                self._reply_to_attach(session)
+                self.reply_to_attach(session)
 
-    def _reply_to_attach(self, session: Session) -> None:
+    def reply_to_attach(self, session: Session) -> None:
         """Answer the session's attach or reset, if it is not answered yet."""
         reply = self._unseeded_replies.pop(session.session_id, None)
         if reply is not None:
-            self._send(reply)
-
-    def _reject(self, session_id: str, reason: str) -> None:
-        self._monitor.rejected += 1
-        session = self._sessions.get(session_id)
-        epoch = session.epoch if session is not None else self._identities.last_epoch(session_id)
-        self._send(Rejected(session_id, reason, epoch=epoch))
-
-    def _send(self, event: SessionEvent) -> None:
-        if self._pending_replies.has(event.session_id):
-            self._pending_replies.add(event, self._stepper.depth - 1)  # not before an older reply
-        else:
-            self._put((event,))
-
-    def _put(self, items: Sequence[OutboxItem]) -> None:
-        if not items:
-            return
-        try:
-            self._outbox.put_many(items)
-        except OutboxClosed:
-            if not self._stopping:
-                logger.warning("the outbox was closed by its reader: the serve loop ends")
-            self._stopping = True
+            self.reply(session, reply)
 
 
 class _NotReleased(Exception):

@@ -115,8 +115,8 @@ class ServedSession:
         if self._reading is not None:
             await asyncio.wait({self._reading}, timeout=timeout_s)
 
-    def on_active_changed(self) -> None:
-        """``active`` has changed."""
+    def schedule(self) -> None:
+        """Request chunks or not, as ``active`` demands."""
         if self.active:
             self._resumed.set()
         else:
@@ -341,8 +341,8 @@ class PipelineServer(Membership[ServedSession]):
             self._on_skipped(session, error)
         return None
 
-    def on_active_changed(self, session: ServedSession) -> None:
-        session.on_active_changed()
+    def schedule(self, session: ServedSession) -> None:
+        session.schedule()
 
     def steps_in_flight(self, session: ServedSession) -> int:
         return 0 if session.rollout is None else session.rollout.in_flight

@@ -9,11 +9,12 @@ notice nothing. Where one is missing, the feature that needs it is left out, and
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import logging
 import queue
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import nullcontext
 from typing import Any
 
@@ -288,12 +289,22 @@ def bound_gathering(
         elif not addresses and connection.turn_server is None:
             addresses = _LOOPBACK
         with binding_within(ports) if ports is not None else nullcontext():
-            candidates = await gather(component, addresses, timeout=deadline_s)
+            candidates = await _to_the_end(gather(component, addresses, timeout=deadline_s))
         for protocol in getattr(connection, "_protocols", ()):
             _outlive_bad_messages(protocol)
         return candidates
 
     connection.get_component_candidates = gather_in_time
+
+
+async def _to_the_end(gathering: Coroutine[Any, Any, Any]) -> Any:
+    """Await it; when that is cancelled, wait for its end first: cut off, it forgets sockets that it has opened."""
+    task = asyncio.ensure_future(gathering)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise
 
 
 def _outlive_bad_messages(protocol: Any) -> None:

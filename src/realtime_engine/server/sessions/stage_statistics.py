@@ -29,18 +29,22 @@ class SessionStages:
         return () if pipeline is None else pipeline.session_spans(self._session_id, since_ns)
 
     def statistics(self) -> list[dict[str, Any]]:
-        """``{"stage", "values"}`` of each stage and of the whole pipeline; a name ends with the unit of its value."""
+        """``{"stage", "values"}`` of each stage and of the whole pipeline; a name ends with the unit of its value.
+
+        Only what fits on the page beside the picture; ``GET /metrics`` has all figures.
+        """
         pipeline = self._monitor.pipeline
         snapshot = None if pipeline is None else pipeline.session_snapshot(self._session_id)
         return [] if snapshot is None else _statistics(snapshot)
 
 
 def _statistics(pipeline: PipelineSnapshot) -> list[dict[str, Any]]:
+    factor = pipeline.real_time_factor
     whole: NamedValues = {
-        **_quantiles("chunk_period", pipeline.chunk_period),
-        **_quantiles("control_to_output", pipeline.control_to_output),
-        "first_output_ms": _ms(pipeline.first_output.max_ns) if pipeline.first_output.count else None,
-        "real_time_factor": None if pipeline.real_time_factor is None else round(pipeline.real_time_factor, 3),
+        "chunk_period_p95_ms": _quantile_ms(pipeline.chunk_period, 0.95),
+        "control_to_output_p95_ms": _quantile_ms(pipeline.control_to_output, 0.95),
+        "first_output_ms": _quantile_ms(pipeline.first_output, 1.0),
+        "real_time_factor": None if factor is None else round(factor, 3),
     }
     stages = [{"stage": stage_id, "values": _values(stage)} for stage_id, stage in pipeline.stages.items()]
     return [*stages, {"stage": "pipeline", "values": whole}]
@@ -49,22 +53,14 @@ def _statistics(pipeline: PipelineSnapshot) -> list[dict[str, Any]]:
 def _values(stage: StageSnapshot) -> NamedValues:
     longest = max(stage.idle.items(), key=lambda item: item[1].idle_ns, default=None)
     return {
-        **_quantiles("run", stage.run),
-        **_quantiles("queue", stage.queue),
-        **_quantiles("mailbox", stage.mailbox),
-        "completed": stage.completed,
+        "run_p50_ms": _quantile_ms(stage.run, 0.5),
+        "run_p95_ms": _quantile_ms(stage.run, 0.95),
+        "queue_p95_ms": _quantile_ms(stage.queue, 0.95),
         "waiting": stage.waiting,
         "in_flight": stage.in_flight,
-        "idle_ms": _ms(sum(total.idle_ns for total in stage.idle.values())),
         "longest_idle_reason": None if longest is None else longest[0],
     }
 
 
-def _quantiles(name: str, window: WindowSnapshot) -> NamedValues:
-    if not window.count:
-        return {f"{name}_p50_ms": None, f"{name}_p95_ms": None}
-    return {f"{name}_p50_ms": _ms(window.p50_ns), f"{name}_p95_ms": _ms(window.p95_ns)}
-
-
-def _ms(duration_ns: float) -> float:
-    return round(duration_ns / 1e6, 3)
+def _quantile_ms(window: WindowSnapshot, share: float) -> float | None:
+    return round(window.quantile_ns(share) / 1e6, 3) if window.count else None
