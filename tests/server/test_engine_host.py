@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 
 import numpy as np
+import pytest
 
 from realtime_engine import Inbox, Outbox
 from realtime_engine.infra.loading import report_loading
@@ -60,8 +62,9 @@ async def test_a_model_that_cannot_be_loaded_says_why() -> None:
         assert (await served.client.get("/healthz")).status_code == 200
 
 
-async def test_what_a_model_says_can_always_be_sent() -> None:
-    """A NumPy number, half a surrogate pair: neither is JSON by itself."""
+async def test_what_a_model_reports_can_always_be_sent(caplog: pytest.LogCaptureFixture) -> None:
+    """A NumPy number and half a surrogate pair, neither of which is JSON."""
+    caplog.set_level(logging.CRITICAL, "realtime_engine.server.engine_host")  # pytest-xdist cannot send surrogates
     told, go = threading.Event(), threading.Event()
 
     def build(options: object) -> PaintEngine:
