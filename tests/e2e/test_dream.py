@@ -57,7 +57,7 @@ def dreams_in(walker: Walker, theme: str, other: Walker) -> None:
     other.until_back("there")
 
 
-def test_the_page_says_what_is_wrong_with_the_weights(chromium: str, visit: Opener, tmp_path: Path) -> None:
+def test_the_page_reports_unreadable_weights(chromium: str, visit: Opener, tmp_path: Path) -> None:
     path = tmp_path / "broken.safetensors"
     path.write_bytes(b"no weights")
     with MazeServer("--height", "212", "--weights", str(path), demo="dream") as server:

@@ -49,7 +49,7 @@ def is_paper(pixels: np.ndarray) -> bool:
     return bool(np.median(pixels) > 220)
 
 
-def test_the_camera_is_seen_with_the_effect_until_it_is_stopped(
+def test_the_camera_is_shown_with_the_effect_until_it_is_stopped(
     mirror: MazeServer, with_camera: Browser, visit: Opener
 ) -> None:
     visitor = visit(mirror, browser=with_camera)
@@ -91,7 +91,7 @@ def write_film(path: Path, colour: tuple[int, int, int]) -> None:
         container.mux(stream.encode(None))
 
 
-def test_a_file_of_ones_own_comes_out_in_its_colours(mirror: MazeServer, visit: Opener, tmp_path: Path) -> None:
+def test_a_local_file_is_shown_in_its_colors(mirror: MazeServer, visit: Opener, tmp_path: Path) -> None:
     visitor = visit(mirror)
     visitor.page.get_by_label("none", exact=True).check()
     for name, write, says, colour in (
@@ -104,7 +104,7 @@ def test_a_file_of_ones_own_comes_out_in_its_colours(mirror: MazeServer, visit: 
         until_seen(visitor, partial(is_of, colour=colour))
 
 
-def test_what_is_wrong_with_the_camera_is_said_in_plain_words(mirror: MazeServer, visit: Opener) -> None:
+def test_camera_errors_are_reported_in_plain_language(mirror: MazeServer, visit: Opener) -> None:
     visitor = visit(mirror)  # this browser has no camera, and nobody to ask
     expect(visitor.page.locator("#status")).to_have_text("Live")
     visitor.page.get_by_role("button", name="Use camera").click()

@@ -18,7 +18,7 @@ from .support import until
     ("content", "text"),
     [(None, "there is no weight file"), (b"x" * 500, "is no safetensors file, or damaged"), (b"", "or damaged")],
 )
-async def test_weights_that_cannot_be_read_are_told_to_everybody(
+async def test_unreadable_weights_are_reported_to_every_client(
     tmp_path: Path, content: bytes | None, text: str
 ) -> None:
     path = tmp_path / "broken.safetensors"

@@ -30,7 +30,7 @@ async def test_http_is_up_while_the_model_loads() -> None:
         assert (await served.client.get("/api/demo")).json()["manifest"]["max_sessions"] == 1
 
 
-async def test_the_page_is_told_how_far_the_loading_is() -> None:
+async def test_the_progress_of_loading_is_reported() -> None:
     told, go = threading.Event(), threading.Event()
 
     def build(options: object) -> PaintEngine:
@@ -49,7 +49,7 @@ async def test_the_page_is_told_how_far_the_loading_is() -> None:
         assert (await served.client.get("/api/demo")).json()["progress"] == {"message": "Ready", "fraction": 1.0}
 
 
-async def test_a_model_that_cannot_be_loaded_says_why() -> None:
+async def test_a_model_that_fails_to_load_reports_the_reason() -> None:
     build = SlowBuild(RuntimeError("no weights in /models"))
     build.go.set()
     async with in_process(paint_demo(build=build)) as served:
@@ -82,7 +82,7 @@ async def test_what_a_model_reports_can_always_be_sent(caplog: pytest.LogCapture
         assert (await served.client.get("/readyz")).status_code == 500
 
 
-async def test_a_model_that_exits_while_it_loads_does_not_take_the_server_along() -> None:
+async def test_a_model_that_exits_while_loading_does_not_end_the_server() -> None:
     def leave(options: object) -> PaintEngine:
         raise SystemExit("no licence")
 
@@ -90,7 +90,7 @@ async def test_a_model_that_exits_while_it_loads_does_not_take_the_server_along(
         assert (await served.client.get("/readyz")).json()["detail"] == "RuntimeError: SystemExit: no licence"
 
 
-async def test_the_server_can_end_while_the_model_still_loads() -> None:
+async def test_the_server_can_shut_down_while_the_model_loads() -> None:
     build = SlowBuild()
     async with in_process(paint_demo(build=build), ready=False) as served:
         assert served.runtime.host.state.value == "loading"
@@ -122,7 +122,7 @@ async def test_the_end_of_an_engine_is_reported() -> None:
             assert (failed.status_code, failed.json()["detail"]) == (500, text)
 
 
-async def test_sessions_are_told_of_the_end_of_their_engine() -> None:
+async def test_sessions_are_informed_of_the_end_of_their_engine() -> None:
     async with in_process() as served:
         place = await served.take()
         session = served.session(place)

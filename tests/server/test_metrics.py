@@ -14,7 +14,7 @@ async def read(served: Served) -> dict[str, float]:
     return {f"{sample.name}{sample.labels or ''}": sample.value for sample in samples}
 
 
-async def test_what_is_counted_moves() -> None:
+async def test_the_metrics_follow_a_session() -> None:
     async with in_process() as served:
         before = await read(served)
         assert before["realtime_engine_ready"] == 1 and before["realtime_engine_ticks_total"] == 0
@@ -45,14 +45,14 @@ async def test_what_is_counted_moves() -> None:
         assert after["realtime_engine_frames_published_total"] >= living["realtime_engine_frames_published_total"]
 
 
-async def test_two_servers_of_one_process_do_not_add_up() -> None:
+async def test_two_servers_in_one_process_are_counted_separately() -> None:
     async with in_process() as one, in_process(paint_demo(name="other")) as other:
         await one.take()
         assert (await read(one))["realtime_engine_sessions"] == 1
         assert "realtime_engine_sessions" not in await read(other)
 
 
-async def test_they_are_for_those_who_have_the_token() -> None:
+async def test_the_metrics_require_the_token() -> None:
     async with in_process(token="open sesame") as served:
         assert (await served.client.get("/metrics")).status_code == 401
         await read(served)

@@ -141,7 +141,7 @@ async def walk(session: DemoSession, more: Callable[[int], Any]) -> None:
     ],
     ids=["batched", "pipelined", "stages"],
 )
-async def test_a_run_from_the_log_gives_the_frames_that_were_served(
+async def test_a_replay_of_the_log_has_the_frames_that_were_served(
     demo: Demo, options: BaseModel, tmp_path: Path
 ) -> None:
     served = await serve(demo, options, tmp_path, walk)

@@ -29,7 +29,7 @@ async def event(socket: ClientConnection, name: str) -> dict[str, Any]:
     return told
 
 
-async def test_it_steers_and_is_answered() -> None:
+async def test_a_client_sends_controls_and_gets_replies() -> None:
     async with over_http() as served:
         place = await served.take()
         session = served.session(place)
@@ -77,7 +77,7 @@ async def test_a_finished_rollout_is_reported_and_owes_no_chunk() -> None:
                 await until(lambda: session.stalled_s == 0.0)
 
 
-async def test_a_pause_because_nobody_watches_is_not_told_as_one_of_the_player() -> None:
+async def test_a_pause_for_lack_of_viewers_is_not_reported_to_clients() -> None:
     async with over_http(viewer_grace_s=0.05) as served:
         place = await served.take()
         session = served.session(place)
@@ -90,7 +90,7 @@ async def test_a_pause_because_nobody_watches_is_not_told_as_one_of_the_player()
             assert told["event"] == "reset_done"
 
 
-async def test_keys_are_let_go_of_when_the_last_client_leaves_and_not_before() -> None:
+async def test_keys_are_released_when_the_last_client_leaves_and_not_before() -> None:
     async with over_http() as served:
         place = await served.take()
         session = served.session(place)
@@ -106,7 +106,7 @@ async def test_keys_are_let_go_of_when_the_last_client_leaves_and_not_before() -
         assert not session.controls.state.window().held("KeyW")
 
 
-async def test_strangers_are_turned_away() -> None:
+async def test_unauthorized_handshakes_are_refused() -> None:
     async with over_http() as served:
         place = await served.take()
         url = place.url("controls", "ws")
@@ -147,7 +147,7 @@ class Stuck:
         self.code = code
 
 
-async def test_a_client_that_takes_nothing_is_dropped() -> None:
+async def test_a_client_that_reads_nothing_is_disconnected() -> None:
     async with in_process() as served:
         session = served.session(await served.take())
         socket = Stuck()
@@ -159,7 +159,7 @@ async def test_a_client_that_takes_nothing_is_dropped() -> None:
         assert len(session.connections) == 0 and socket.code == 1013
 
 
-async def test_clients_that_come_and_go_leave_nothing_behind() -> None:
+async def test_connecting_and_disconnecting_leaks_nothing() -> None:
     async with over_http() as served:
         place = await served.take()
         session = served.session(place)
@@ -196,7 +196,7 @@ class Flood(Stuck):
         self.sent += 1
 
 
-async def test_a_flood_leaves_others_their_turns_and_is_slowed_down() -> None:
+async def test_a_flood_of_messages_is_throttled_and_blocks_no_other_client() -> None:
     turns = 0
 
     async def others() -> None:
@@ -223,7 +223,7 @@ async def test_replies_wait_for_a_client_that_reads() -> None:
         assert socket.sent == 600 and socket.code == 1001
 
 
-async def test_a_client_that_takes_no_replies_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_reads_no_replies_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("realtime_engine.server.routes.controls._SEND_TIMEOUT_S", 0.05)
     async with in_process() as served:
         session = served.session(await served.take())
@@ -233,7 +233,7 @@ async def test_a_client_that_takes_no_replies_is_dropped(monkeypatch: pytest.Mon
         assert socket.code == 1013
 
 
-async def test_one_message_or_several_steer_and_are_answered() -> None:
+async def test_a_request_has_one_message_or_several() -> None:
     async with in_process() as served:
         place = await served.take()
         session = served.session(place)
@@ -246,7 +246,7 @@ async def test_one_message_or_several_steer_and_are_answered() -> None:
         assert (await frame_where(session, lambda colour: colour[1] == FREE)).id.action_id == 2
 
 
-async def test_a_body_of_another_kind_is_refused() -> None:
+async def test_a_body_of_the_wrong_type_is_refused() -> None:
     async with in_process() as served:
         place = await served.take()
         for body in (5, [5], "text"):
@@ -254,7 +254,7 @@ async def test_a_body_of_another_kind_is_refused() -> None:
         assert (await place.request("POST", "actions", content=b"{")).status_code == 400
 
 
-async def test_there_is_a_limit_to_the_messages_of_a_request() -> None:
+async def test_the_messages_of_a_request_are_limited() -> None:
     async with in_process() as served:
         place = await served.take()
         pings = [{"v": 1, "type": "ping", "seq": seq} for seq in range(65)]

@@ -27,7 +27,7 @@ class HangingEngine(PaintEngine):
         return super().step(due)
 
 
-async def test_a_step_that_hangs_keeps_nobody_waiting_and_is_told() -> None:
+async def test_a_hanging_step_blocks_no_request_and_is_reported() -> None:
     engine = HangingEngine()
     async with in_process(paint_demo(engine), stall_timeout_s=1.0, shutdown_timeout_s=0.2) as served:
         place = await served.take()
@@ -55,7 +55,7 @@ async def test_a_step_that_hangs_keeps_nobody_waiting_and_is_told() -> None:
             assert engine.active_sessions == 0
 
 
-async def test_a_hanging_step_is_told_though_nobody_asks_for_anything() -> None:
+async def test_a_hanging_step_is_reported_without_a_pending_request() -> None:
     engine = HangingEngine()
     async with in_process(paint_demo(engine), stall_timeout_s=1.0, shutdown_timeout_s=0.2) as served:
         place = await served.take()
@@ -66,7 +66,7 @@ async def test_a_hanging_step_is_told_though_nobody_asks_for_anything() -> None:
             await until(lambda: not served.runtime.is_stalled)
 
 
-async def test_a_session_that_is_paused_is_owed_nothing() -> None:
+async def test_a_paused_session_is_not_stalled() -> None:
     async with in_process() as served:
         place = await served.take()
         session = served.session(place)
@@ -75,7 +75,7 @@ async def test_a_session_that_is_paused_is_owed_nothing() -> None:
         assert session.stalled_s == 0
 
 
-async def test_why_the_model_failed_is_told_to_those_who_have_the_token() -> None:
+async def test_the_reason_of_a_failure_requires_the_token() -> None:
     def build(options: object) -> PaintEngine:
         raise OSError("no such file: /secret")
 

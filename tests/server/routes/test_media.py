@@ -66,7 +66,7 @@ async def watching(place: Place) -> AsyncIterator[Parts]:
         yield Parts(response)
 
 
-async def test_a_stream_brings_pictures_that_tell_where_they_come_from() -> None:
+async def test_a_stream_has_pictures_with_their_identity() -> None:
     async with over_http() as served:
         place = await served.take(seed=90)
         async with watching(place) as parts:
@@ -82,7 +82,7 @@ async def test_a_stream_brings_pictures_that_tell_where_they_come_from() -> None
             assert parse_frame_id(headers["X-Frame"]).action_id == "5"
 
 
-async def test_no_picture_of_before_a_reset_follows_its_answer() -> None:
+async def test_no_older_picture_follows_the_response_to_a_reset() -> None:
     async with over_http() as served:
         place = await served.take()
         async with watching(place) as parts:
@@ -125,7 +125,7 @@ async def test_a_stream_ends_with_the_server() -> None:
             await parts.ended()
 
 
-async def test_a_viewer_that_takes_nothing_is_given_up() -> None:
+async def test_a_viewer_that_reads_nothing_is_disconnected() -> None:
     left = asyncio.Event()
 
     async def parts() -> AsyncGenerator[bytes, None]:
@@ -145,7 +145,7 @@ async def test_a_viewer_that_takes_nothing_is_given_up() -> None:
     assert left.is_set()
 
 
-async def test_viewers_that_come_and_go_leave_nothing_behind() -> None:
+async def test_opening_and_closing_streams_leaks_nothing() -> None:
     async with over_http() as served:
         place = await served.take()
         session = served.session(place)
@@ -218,7 +218,7 @@ async def video_watching(place: Place, **given: Any) -> AsyncIterator[Watcher]:
         yield Watcher(socket)
 
 
-async def test_it_brings_pictures_that_tell_where_they_come_from() -> None:
+async def test_packets_carry_the_identity_of_their_frame() -> None:
     async with over_http() as served:
         place = await served.take(seed=90)
         async with video_watching(place) as watcher:
@@ -235,7 +235,7 @@ async def test_it_brings_pictures_that_tell_where_they_come_from() -> None:
             assert numbers == list(range(len(numbers))) and times == sorted(set(times))
 
 
-async def test_a_later_viewer_begins_with_a_keyframe_of_the_same_encode() -> None:
+async def test_a_later_viewer_starts_with_a_keyframe_of_the_same_encoder() -> None:
     async with over_http() as served:
         place = await served.take()
         session = served.session(place)
@@ -255,7 +255,7 @@ async def test_a_later_viewer_begins_with_a_keyframe_of_the_same_encode() -> Non
         await until(lambda: session.media.watching == 0)
 
 
-async def test_a_viewer_that_cannot_decode_on_gets_a_keyframe() -> None:
+async def test_a_viewer_that_cannot_decode_gets_a_keyframe() -> None:
     async with over_http() as served:
         place = await served.take()
         async with video_watching(place) as watcher:
@@ -266,7 +266,7 @@ async def test_a_viewer_that_cannot_decode_on_gets_a_keyframe() -> None:
                 pass
 
 
-async def test_after_a_reset_it_goes_on_in_the_new_epoch() -> None:
+async def test_packets_continue_in_the_new_epoch_after_a_reset() -> None:
     async with over_http() as served:
         place = await served.take(seed=90)
         async with video_watching(place) as watcher:
@@ -278,7 +278,7 @@ async def test_after_a_reset_it_goes_on_in_the_new_epoch() -> None:
             assert [(await watcher.next()).epoch for _ in range(5)] == [2] * 5
 
 
-async def test_it_ends_with_its_session() -> None:
+async def test_the_video_socket_closes_with_its_session() -> None:
     async with over_http() as served:
         place = await served.take()
         async with video_watching(place) as watcher:
@@ -290,7 +290,7 @@ async def test_it_ends_with_its_session() -> None:
             assert closed.value.rcvd is not None and closed.value.rcvd.code == 1001
 
 
-async def test_who_says_something_else_is_told_and_cut_off() -> None:
+async def test_an_invalid_message_closes_the_connection() -> None:
     async with over_http() as served:
         place = await served.take()
         for text in ("{", b"\1", '{"v": 1, "type": "controls"}'):
@@ -303,7 +303,7 @@ async def test_who_says_something_else_is_told_and_cut_off() -> None:
         await until(lambda: served.session(place).media.watching == 0)
 
 
-async def test_strangers_are_turned_away() -> None:
+async def test_unauthorized_handshakes_are_refused() -> None:
     async with over_http() as served:
         place = await served.take()
         url = place.url("video", "ws")
@@ -320,7 +320,7 @@ async def test_strangers_are_turned_away() -> None:
         assert served.session(place).media.watching == 0
 
 
-async def test_a_slow_reader_holds_up_nobody_and_goes_on_with_a_keyframe() -> None:
+async def test_a_slow_reader_blocks_no_other_and_continues_with_a_keyframe() -> None:
     async with over_http() as served:
         place = await served.take()
         async with video_watching(place) as slow, video_watching(place) as quick:
@@ -357,7 +357,7 @@ class Stuck:
         self.code = code
 
 
-async def test_a_client_that_takes_nothing_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_reads_nothing_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("realtime_engine.infra.webcodecs.feed._TIMEOUT_NS", 50_000_000)
     async with in_process() as served:
         session = served.session(await served.take())
@@ -368,7 +368,7 @@ async def test_a_client_that_takes_nothing_is_dropped(monkeypatch: pytest.Monkey
         assert session.media.watching == 0
 
 
-async def test_video_viewers_that_come_and_go_leave_nothing_behind() -> None:
+async def test_opening_and_closing_video_sockets_leaks_nothing() -> None:
     async with over_http() as served:
         place = await served.take()
         session = served.session(place)
@@ -387,7 +387,7 @@ async def test_video_viewers_that_come_and_go_leave_nothing_behind() -> None:
         assert sum(stats.viewers for _, stats in session.media.tiers()) == 0
 
 
-async def test_frames_that_a_named_viewer_tells_of_are_joined() -> None:
+async def test_presented_frames_of_a_named_viewer_are_recorded() -> None:
     async with over_http() as served:
         place = await served.take()
         session = served.session(place)

@@ -47,7 +47,7 @@ def kind(answer: httpx.Response) -> tuple[int, str]:
     return answer.status_code, answer.json()["type"].rpartition(":")[2]
 
 
-async def test_a_recording_is_begun_ended_listed_and_fetched(served: Served) -> None:
+async def test_a_recording_is_started_stopped_listed_and_downloaded(served: Served) -> None:
     place = await served.take(seed=150)
     assert (await ask(place)).json() == {"state": "none", "reason": None, "seconds": 0.0, "bytes": 0, "files": []}
     begun = await ask(place, "POST")
@@ -71,7 +71,7 @@ async def test_a_recording_is_begun_ended_listed_and_fetched(served: Served) -> 
     assert (again.status_code, again.json()) == (200, described)
 
 
-async def test_a_link_can_fetch_it_and_parts_of_it(served: Served) -> None:
+async def test_a_link_downloads_a_recording_or_a_range_of_it(served: Served) -> None:
     place = await served.take()
     await record(served, place)
     await ask(place, "DELETE")
@@ -81,7 +81,7 @@ async def test_a_link_can_fetch_it_and_parts_of_it(served: Served) -> None:
     assert (part.status_code, part.content) == (206, b"ftyp") and whole.content[4:8] == b"ftyp"
 
 
-async def test_one_at_a_time_and_the_next_gets_a_file_of_its_own(served: Served) -> None:
+async def test_a_session_has_one_recording_at_a_time_each_with_its_own_file(served: Served) -> None:
     place = await served.take()
     await record(served, place)
     assert kind(await ask(place, "POST")) == (409, "recording-runs")
@@ -93,7 +93,7 @@ async def test_one_at_a_time_and_the_next_gets_a_file_of_its_own(served: Served)
     assert [file["name"] for file in files] == ["recording-1.mp4", "recording-2.mp4"]
 
 
-async def test_only_the_owner_of_the_session_may(served: Served) -> None:
+async def test_recordings_require_the_sessions_token(served: Served) -> None:
     place, other = await served.take(), await served.take()
     await record(served, place, 0)
     for method, name in METHODS:
@@ -104,7 +104,7 @@ async def test_only_the_owner_of_the_session_may(served: Served) -> None:
     assert (await ask(place)).json()["state"] == "recording"
 
 
-async def test_there_is_nothing_else_to_fetch(served: Served, tmp_path: Path) -> None:
+async def test_other_files_cannot_be_downloaded(served: Served, tmp_path: Path) -> None:
     place = await served.take()
     await record(served, place)
     (tmp_path / place.id / "notes.txt").write_text("secret")
@@ -113,7 +113,7 @@ async def test_there_is_nothing_else_to_fetch(served: Served, tmp_path: Path) ->
         assert answer.status_code == 404 and kind(answer)[1] in ("no-recording", "not-found")
 
 
-async def test_without_a_folder_there_are_none() -> None:
+async def test_recording_is_disabled_without_a_directory() -> None:
     async with in_process() as served:
         place = await served.take()
         assert (await served.client.get("/api/demo")).json()["recording"] is False
@@ -123,11 +123,11 @@ async def test_without_a_folder_there_are_none() -> None:
             assert kind(await served.client.request(method, url, headers=place.auth)) == (404, "no-recordings")
 
 
-async def test_the_demo_says_that_there_can_be_some(served: Served) -> None:
+async def test_the_description_says_whether_recording_is_enabled(served: Served) -> None:
     assert (await served.client.get("/api/demo")).json()["recording"] is True
 
 
-async def test_the_end_of_the_session_completes_it_and_its_owner_can_still_fetch_it(served: Served) -> None:
+async def test_the_end_of_the_session_completes_its_recording_which_stays_available(served: Served) -> None:
     place = await served.take()
     await record(served, place)
     assert (await place.request("DELETE", "self")).status_code == 204
@@ -138,7 +138,7 @@ async def test_the_end_of_the_session_completes_it_and_its_owner_can_still_fetch
     assert kind(await ask(place, "POST")) == (410, "session-over")
 
 
-async def test_a_recording_that_nobody_attends_to_ends_and_so_does_the_session(
+async def test_an_unattended_recording_ends_and_so_does_its_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = stop_idle_clock(monkeypatch)
@@ -154,7 +154,7 @@ async def test_a_recording_that_nobody_attends_to_ends_and_so_does_the_session(
         assert play((await ask(place, name="/recording-1.mp4")).content)
 
 
-async def test_a_recording_ends_at_its_greatest_size(tmp_path: Path) -> None:
+async def test_a_recording_ends_at_its_maximum_size(tmp_path: Path) -> None:
     async with in_process(recordings=str(tmp_path), recording_max_bytes=10) as served:
         place = await served.take()
         recordings = served.session(place).media.recordings
@@ -167,7 +167,7 @@ async def test_a_recording_ends_at_its_greatest_size(tmp_path: Path) -> None:
         assert (await ask(place, "POST")).status_code == 201, "the next may be as large"
 
 
-async def test_nothing_is_begun_where_nothing_can_be_stored(tmp_path: Path) -> None:
+async def test_a_recording_that_cannot_be_stored_is_refused(tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "recording-1.mp4").write_bytes(bytes(1000))
     async with in_process(recordings=str(tmp_path), recordings_max_bytes=1000) as served:
@@ -179,7 +179,7 @@ async def test_nothing_is_begun_where_nothing_can_be_stored(tmp_path: Path) -> N
         assert (await ask(place)).json()["state"] == "none"
 
 
-async def test_a_viewer_by_webrtc_costs_no_second_encode(tmp_path: Path) -> None:
+async def test_a_recording_and_a_webrtc_viewer_share_one_encoder(tmp_path: Path) -> None:
     async with over_http(recordings=str(tmp_path)) as served:
         place = await served.take()
         session = served.session(place)
@@ -197,7 +197,7 @@ async def test_a_viewer_by_webrtc_costs_no_second_encode(tmp_path: Path) -> None
             await receiver.next_frame()
 
 
-async def test_they_are_counted(served: Served) -> None:
+async def test_recordings_are_counted(served: Served) -> None:
     place = await served.take()
     await record(served, place)
     assert "realtime_engine_recordings_running 1.0" in (await served.client.get("/metrics")).text
@@ -210,7 +210,7 @@ async def test_they_are_counted(served: Served) -> None:
     assert f"realtime_engine_recorded_bytes_total {float(size + more)}" in text
 
 
-async def test_a_server_that_ends_completes_what_it_records(tmp_path: Path) -> None:
+async def test_the_shutdown_completes_recordings(tmp_path: Path) -> None:
     async with over_http(recordings=str(tmp_path)) as served:
         place = await served.take()
         await record(served, place)

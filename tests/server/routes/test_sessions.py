@@ -14,7 +14,7 @@ from ..support import HELD, PaintEngine, frame_where, in_process, over_http, pai
 TYPE = "urn:realtime-engine:problem:"
 
 
-async def test_a_place_is_taken_looked_at_and_given_back() -> None:
+async def test_a_session_is_created_shown_and_deleted() -> None:
     engine = PaintEngine(max_sessions=2)
     async with in_process(paint_demo(engine)) as served:
         created = await served.client.post("/api/sessions", json={"context": {"seed": 5}})
@@ -39,7 +39,7 @@ async def test_the_context_reaches_the_model() -> None:
 
 
 @pytest.mark.parametrize("link", ["self", "whep", "mjpeg", "frame", "actions", "reset"])
-async def test_links_ask_for_the_token(link: str) -> None:
+async def test_links_require_the_token(link: str) -> None:
     method = {"whep": "POST", "actions": "POST", "reset": "POST"}.get(link, "GET")
     async with in_process() as served:
         place = await served.take()
@@ -65,7 +65,7 @@ async def test_links_ask_for_the_token(link: str) -> None:
         ([], 422, "invalid-request", ["#"]),
     ],
 )
-async def test_a_context_that_does_not_do_is_refused_by_name(
+async def test_an_invalid_context_is_refused_with_the_names_of_its_fields(
     body: Any, status: int, kind: str, pointers: list[str]
 ) -> None:
     async with in_process() as served:
@@ -76,7 +76,7 @@ async def test_a_context_that_does_not_do_is_refused_by_name(
         await until(lambda: served.runtime.sessions.occupied == 0)
 
 
-async def test_what_is_no_json_or_too_much_is_refused() -> None:
+async def test_malformed_and_oversized_bodies_are_refused() -> None:
     async with in_process(max_body_bytes=1000) as served:
         broken = await served.client.post("/api/sessions", content=b"{")
         assert (broken.status_code, broken.json()["type"]) == (400, TYPE + "bad-request")
@@ -90,7 +90,7 @@ async def _chunked(*parts: bytes) -> Any:
         yield part
 
 
-async def test_missing_fields_are_named_before_a_place_is_taken() -> None:
+async def test_missing_fields_are_reported_before_the_engine_is_asked() -> None:
     engine = PaintEngine()
     async with in_process(paint_demo(engine, required_context=("prompt", "seed"))) as served:
         response = await served.client.post("/api/sessions", json={"context": {"seed": 1, "prompt": " "}})
@@ -100,7 +100,7 @@ async def test_missing_fields_are_named_before_a_place_is_taken() -> None:
         await served.take(seed=1, prompt="a garden")
 
 
-async def test_a_context_function_that_fails_is_told_apart_from_bad_fields() -> None:
+async def test_a_failing_context_function_is_distinguished_from_invalid_fields() -> None:
     def context(fields: Any) -> Any:
         raise {1: ValueError("seed 1 is taken"), 2: OSError("disk")}[fields.seed]
 
@@ -111,7 +111,7 @@ async def test_a_context_function_that_fails_is_told_apart_from_bad_fields() -> 
     assert (broken.status_code, broken.json()["detail"]) == (500, "OSError: disk")
 
 
-async def test_of_many_that_come_at_once_only_as_many_get_in_as_there_are_places() -> None:
+async def test_concurrent_requests_never_exceed_the_capacity() -> None:
     async with in_process() as served:
         responses = await asyncio.gather(*(served.client.post("/api/sessions", json={}) for _ in range(7)))
         assert sorted(response.status_code for response in responses) == [201] * 2 + [503] * 5
@@ -124,7 +124,7 @@ async def test_of_many_that_come_at_once_only_as_many_get_in_as_there_are_places
         await served.take()
 
 
-async def test_an_engine_with_less_room_than_it_announced_makes_it_full_too() -> None:
+async def test_an_engine_with_less_room_than_declared_is_full_too() -> None:
     plan = FaultPlan()
     engine = FaultyEngine(PaintEngine(max_sessions=2), plan)
     async with in_process(paint_demo(engine)) as served:
@@ -136,7 +136,7 @@ async def test_an_engine_with_less_room_than_it_announced_makes_it_full_too() ->
         assert third.json()["detail"].startswith("the engine is full")
 
 
-async def test_pause_and_resume_are_answered_by_the_engine() -> None:
+async def test_pause_and_resume_are_confirmed_by_the_engine() -> None:
     engine = PaintEngine()
     async with in_process(paint_demo(engine)) as served:
         place = await served.take()
@@ -151,7 +151,7 @@ async def test_pause_and_resume_are_answered_by_the_engine() -> None:
         assert (await place.request("PATCH", "self", json={"active": "no"})).status_code == 422
 
 
-async def test_a_reset_begins_anew_and_keeps_what_is_held() -> None:
+async def test_a_reset_starts_a_new_epoch_and_keeps_held_keys() -> None:
     async with in_process() as served:
         place = await served.take(seed=1)
         session = served.session(place)
@@ -176,7 +176,7 @@ async def test_a_reset_without_context_keeps_the_fields() -> None:
             assert (await frame_where(session, lambda colour: True)).pixels[0, 0, 2] == 33
 
 
-async def test_a_large_field_comes_in_the_context() -> None:
+async def test_a_context_may_have_a_large_field() -> None:
     async with in_process() as served:
         place = await served.take()
         response = await place.request("POST", "reset", json={"context": {"prompt": "x" * 90_000}})
@@ -185,7 +185,7 @@ async def test_a_large_field_comes_in_the_context() -> None:
         assert len(state.window().field_values["prompt"]) == 90_000
 
 
-async def test_bad_fields_of_a_reset_change_nothing() -> None:
+async def test_invalid_fields_of_a_reset_change_nothing() -> None:
     async with in_process() as served:
         place = await served.take(seed=1)
         response = await place.request("POST", "reset", json={"context": {"seed": 1000}})
@@ -194,7 +194,7 @@ async def test_bad_fields_of_a_reset_change_nothing() -> None:
         assert (await place.request("GET", "self")).json()["epoch"] == 1
 
 
-async def test_a_session_that_fails_for_good_is_over() -> None:
+async def test_a_fatal_failure_ends_the_session() -> None:
     engine = PaintEngine()
     async with in_process(paint_demo(engine)) as served:
         place = await served.take()
@@ -236,7 +236,7 @@ async def test_a_requested_picture_resumes_the_session(monkeypatch: pytest.Monke
         assert session.run_state.active
 
 
-async def test_the_list_shows_no_tokens_and_asks_for_the_servers() -> None:
+async def test_the_list_requires_the_servers_token_and_has_no_session_tokens() -> None:
     async with in_process(token="open sesame") as served:
         access = {"Authorization": "Bearer open sesame"}
         assert (await served.client.get("/api/sessions")).status_code == 401
@@ -249,7 +249,7 @@ async def test_the_list_shows_no_tokens_and_asks_for_the_servers() -> None:
         assert (await served.client.get(created["links"]["self"], headers=own)).status_code == 200
 
 
-async def test_pages_of_other_sites_get_no_place() -> None:
+async def test_other_origins_cannot_create_sessions() -> None:
     async with in_process(allowed_origins=("https://friend.example",)) as served:
         for origin, status in (("https://evil.example", 403), ("null", 403), ("http://localhost", 201)):
             response = await served.client.post("/api/sessions", json={}, headers={"Origin": origin})
@@ -281,7 +281,7 @@ async def test_a_reset_that_is_refused_changes_no_field() -> None:
         assert (await frame_where(session, lambda colour: True)).pixels[0, 0, 2] == 5
 
 
-async def test_what_shapes_the_first_frame_after_a_reset_are_its_fields() -> None:
+async def test_the_first_frame_after_a_reset_uses_its_fields() -> None:
     conditioned: list[int] = []
 
     def to_conditioning(window: Any) -> Any:
@@ -295,7 +295,7 @@ async def test_what_shapes_the_first_frame_after_a_reset_are_its_fields() -> Non
         assert served.session(place).controls.state.window().field_values["seed"] == 7
 
 
-async def test_a_reset_that_ends_the_session_says_so() -> None:
+async def test_a_reset_that_ends_the_session_is_reported() -> None:
     async with in_process() as served:
         place = await served.take()
         response = await place.request("POST", "reset", json={"context": {"prompt": "refused"}})

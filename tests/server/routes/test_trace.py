@@ -44,7 +44,7 @@ async def shown(receiver: WebRtcReceiver) -> tuple[dict[str, Any], int]:
     return {**identity, "presented": page_ms(now_ns)}, now_ns
 
 
-async def test_a_record_is_right_within_its_uncertainty() -> None:
+async def test_a_record_is_accurate_within_its_uncertainty() -> None:
     async with over_http() as served:
         place = await served.take()
         session = served.session(place)
@@ -80,7 +80,7 @@ async def test_a_record_is_right_within_its_uncertainty() -> None:
         await until(lambda: served.runtime.totals.counts.unpresented > 0)
 
 
-async def test_pictures_by_mjpeg_are_joined_too() -> None:
+async def test_mjpeg_pictures_are_recorded_too() -> None:
     async with in_process() as served:
         place = await served.take()
         session = served.session(place)
@@ -106,14 +106,14 @@ async def tell(place: Place, **given: Any) -> list[dict[str, Any]]:
     return response.json()
 
 
-async def test_nothing_is_kept_while_nobody_watches() -> None:
+async def test_nothing_is_recorded_without_viewers() -> None:
     async with in_process() as served:
         session = served.session(await served.take())
         await until(lambda: session.media.frames.statistics().published > 3)
         assert session.media.latency.records(0) == []
 
 
-async def test_a_trace_is_for_the_owner_and_bounded() -> None:
+async def test_a_trace_requires_the_sessions_token_and_is_bounded() -> None:
     async with in_process() as served:
         place = await served.take()
         assert (await served.client.get(place.links["trace"])).status_code == 401
@@ -125,7 +125,7 @@ async def test_a_trace_is_for_the_owner_and_bounded() -> None:
         assert all(event["ph"] == "M" for event in answer.json()["traceEvents"])
 
 
-async def test_the_trace_of_all_has_each_session_and_asks_for_the_servers_token() -> None:
+async def test_the_trace_of_all_sessions_requires_the_servers_token() -> None:
     async with in_process(token="a-long-token") as served:
         assert (await served.client.get("/api/trace")).status_code == 401
         served.client.headers["Authorization"] = "Bearer a-long-token"

@@ -35,7 +35,7 @@ async def viewing(place: Place) -> AsyncIterator[tuple[WebRtcReceiver, httpx.Res
         await receiver.close()
 
 
-async def test_a_viewer_sees_and_steers_until_it_hangs_up() -> None:
+async def test_a_viewer_watches_and_controls_until_it_disconnects() -> None:
     async with over_http() as served:
         place = await served.take()
         session = served.session(place)
@@ -62,7 +62,7 @@ async def test_a_viewer_sees_and_steers_until_it_hangs_up() -> None:
         assert session.media.watching == 0 and not session.controls.state.window().held("KeyW")
 
 
-async def test_events_come_over_the_data_channel_and_the_picture_ends_with_the_session() -> None:
+async def test_events_use_the_data_channel_and_video_ends_with_the_session() -> None:
     async with over_http() as served:
         place = await served.take()
         async with viewing(place) as (receiver, _):
@@ -85,7 +85,7 @@ async def test_a_viewer_ends_with_the_server() -> None:
             await receiver.ended()
 
 
-async def test_a_vanished_session_keeps_no_viewer() -> None:
+async def test_an_ended_session_keeps_no_viewer() -> None:
     async with over_http() as served:
         place = await served.take()
         session = served.session(place)
@@ -95,7 +95,7 @@ async def test_a_vanished_session_keeps_no_viewer() -> None:
             await until(lambda: session.media.watching == 0 and session.media.frames.viewers == 0)
 
 
-async def test_what_cannot_be_answered_is_a_problem() -> None:
+async def test_an_offer_without_an_answer_is_a_problem() -> None:
     async with over_http(ice_servers=(IceServer("turn:turn.example:3478", "user", "secret"),)) as served:
         place = await served.take()
         wrong_type = await place.request("POST", "whep", content="v=0", headers={"Content-Type": "text/plain"})
@@ -108,7 +108,7 @@ async def test_what_cannot_be_answered_is_a_problem() -> None:
         assert nobody.status_code == 404
 
 
-async def test_candidates_are_checked() -> None:
+async def test_candidates_are_validated() -> None:
     async with over_http() as served:
         place = await served.take()
         async with viewing(place) as (_, answer):
@@ -140,20 +140,20 @@ async def test_one_session_has_a_bounded_number_of_viewers() -> None:
             await receiver.close()
 
 
-async def test_a_viewer_gets_credentials_of_its_own() -> None:
+async def test_a_viewer_gets_its_own_credentials() -> None:
     async with over_http(ice_servers=(IceServer("turn:127.0.0.1:9"),), turn_secret="north") as served:
         async with viewing(await served.take()) as (_, answer):
             viewer_id = answer.headers["location"].rpartition("/")[2]
             assert f':{viewer_id}"; credential="' in answer.headers["link"]
 
 
-async def test_viewers_keep_to_the_ports_and_one_too_many_is_told_to_come_later(
+async def test_viewers_use_the_configured_ports_and_get_503_when_none_is_free(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("aioice.ice.get_host_addresses", lambda **_: ["127.0.0.1"])
     ports = free_ports(1)
     async with over_http(udp_ports=str(ports)) as served:
-        await until(lambda: served.runtime.route)
+        await until(lambda: served.runtime.reachability)
         place = await served.take()
         async with viewing(place) as (receiver, answer):
             await receiver.next_frame()
@@ -210,7 +210,7 @@ def kind(answer: httpx.Response) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize(("codec", "effect"), [("VP8", "posterise"), ("H264", "pixelate")])
-async def test_what_goes_in_comes_out_transformed(codec: str, effect: str) -> None:
+async def test_input_video_is_transformed_and_shown(codec: str, effect: str) -> None:
     async with over_http(mirror, ice_servers=(IceServer("turn:turn.example:3478", "user", "secret"),)) as served:
         place = await served.take(effect=effect, strength=0.8)
         expected = EFFECTS[effect](np.ascontiguousarray(still()[:, ::-1]), 0.8)
@@ -225,7 +225,7 @@ async def test_what_goes_in_comes_out_transformed(codec: str, effect: str) -> No
             await picture_like(place, EFFECTS[effect](still(), 0.8))
 
 
-async def test_a_publisher_is_known_until_it_hangs_up() -> None:
+async def test_a_publisher_is_listed_until_it_disconnects() -> None:
     async with over_http(mirror) as served:
         place = await served.take(effect="none")
         session = served.session(place)
@@ -269,7 +269,7 @@ async def test_a_second_publisher_replaces_the_first() -> None:
                 assert newest is not None and newest.publisher == 2
 
 
-async def test_a_refused_offer_leaves_the_publisher_alone() -> None:
+async def test_a_refused_offer_does_not_affect_the_publisher() -> None:
     async with over_http(mirror) as served:
         place = await served.take()
         async with publishing(place) as (publisher, _):
@@ -289,7 +289,7 @@ async def test_a_refused_offer_leaves_the_publisher_alone() -> None:
             assert publisher.connection.connectionState == "connected"
 
 
-async def test_a_publisher_ends_with_its_session_and_a_video_keeps_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_publisher_ends_with_its_session_and_keeps_it_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = stop_idle_clock(monkeypatch)
     async with over_http(mirror, idle_timeout_s=0.2) as served:
         place = await served.take()
@@ -305,7 +305,7 @@ async def test_a_publisher_ends_with_its_session_and_a_video_keeps_a_session(mon
             assert kind(again) == (410, "session-over")
 
 
-async def test_frames_reach_the_model_as_input_does() -> None:
+async def test_input_frames_reach_the_model_like_controls() -> None:
     async with over_http(mirror) as served:
         place = await served.take()
         session = served.session(place)
@@ -317,7 +317,7 @@ async def test_frames_reach_the_model_as_input_does() -> None:
 
 
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer wrong"}])
-async def test_only_the_owner_sends(headers: dict[str, str]) -> None:
+async def test_publishing_requires_the_sessions_token(headers: dict[str, str]) -> None:
     async with in_process(mirror) as served:
         place = await served.take()
         for method, link in (("POST", place.links["whip"]), ("DELETE", place.links["whip"] + "/x")):
@@ -326,7 +326,7 @@ async def test_only_the_owner_sends(headers: dict[str, str]) -> None:
             assert answer.headers["www-authenticate"] == "Bearer"
 
 
-async def test_a_demo_without_video_says_so() -> None:
+async def test_a_demo_without_video_input_refuses_publishers() -> None:
     async with in_process(paint_demo()) as served:
         place = await served.take()
         assert "whip" not in place.links
@@ -338,7 +338,7 @@ async def test_a_demo_without_video_says_so() -> None:
         assert (await served.client.get("/api/demo")).json()["video_input"] is None
 
 
-async def test_clients_that_ask_first_are_answered() -> None:
+async def test_options_requests_are_answered() -> None:
     async with in_process(mirror, allowed_origins=("https://studio.example",)) as served:
         place = await served.take()
         asked = await served.client.options(place.links["whip"])
