@@ -51,7 +51,7 @@ def dreams_in(walker: Walker, theme: str, other: Walker) -> None:
     walker.keep("day")
     other.keep("there")
     walker.page.get_by_label(theme, exact=True).check()
-    walker.until_recoloured("day", least=RECOLOURED)
+    walker.until_recolored("day", least=RECOLOURED)
     gained = (walker.pixels() - before).mean(axis=(0, 1))
     assert gained[2] > gained[0], "frost is bluer than day"
     other.until_back("there")

@@ -50,7 +50,7 @@ def test_a_theme_recolors_the_world(server: MazeServer, visit: Opener) -> None:
     theme = walker.page.get_by_label("Theme")
     theme.fill("ice")
     theme.press("Enter")
-    walker.until_recoloured("dungeon", least=20)
+    walker.until_recolored("dungeon", least=20)
     gained = (walker.pixels() - before).mean(axis=(0, 1))
     assert gained[2] > gained[0], "ice is bluer"
 

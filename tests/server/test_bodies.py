@@ -28,7 +28,7 @@ async def test_a_body_with_too_many_values_is_refused_before_validation(body: An
 async def test_strings_may_be_long_whatever_they_contain() -> None:
     text = '\\",[{' * 15_000
     async with in_process() as served:
-        await served.take(prompt=text)
+        await served.create(prompt=text)
 
 
 @pytest.mark.parametrize(

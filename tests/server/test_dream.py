@@ -1,4 +1,4 @@
-"""A dream that cannot be loaded: the server lives and says why."""
+"""A dream that fails to load: the server keeps running and reports the reason."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ async def test_unreadable_weights_are_reported_to_every_client(
                 answer = await client.request(method, address, json={} if method == "POST" else None)
                 assert answer.status_code == 500
                 assert str(path) in answer.json()["detail"] and text in answer.json()["detail"]
-            told = (await client.get("/api/demo")).json()
-            assert told["state"] == "failed" and text in told["error"] and "train others with" in told["error"]
+            described = (await client.get("/api/demo")).json()
+            assert described["state"] == "failed" and text in described["error"]
+            assert "train others with" in described["error"]
             assert (await client.get("/healthz")).status_code == 200

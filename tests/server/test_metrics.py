@@ -20,10 +20,10 @@ async def test_the_metrics_follow_a_session() -> None:
         assert before["realtime_engine_ready"] == 1 and before["realtime_engine_ticks_total"] == 0
         assert "realtime_engine_sessions" not in before
         assert before["realtime_engine_copied_bytes_total{'copy': 'rgb_to_i420'}"] == 0
-        place = await served.take()
-        session = served.session(place)
-        await place.send(1, keys=["KeyW"])
-        await frame_where(session, lambda colour: colour[0] > 3)
+        owned = await served.create()
+        session = served.session(owned)
+        await owned.send(1, keys=["KeyW"])
+        await frame_where(session, lambda color: color[0] > 3)
         living = await read(served)
         for name in ("ticks_total", "steps_total", "chunks_total", "step_seconds_count", "input_to_step_seconds_count"):
             assert living["realtime_engine_" + name] > 0
@@ -39,7 +39,7 @@ async def test_the_metrics_follow_a_session() -> None:
             assert living[f"realtime_engine_tier_bits_per_second{{'tier': '{tier}'}}"] == 0
             assert living[f"realtime_engine_keyframes_total{{'tier': '{tier}'}}"] == 0
         assert living["realtime_engine_picture_losses_total{'cause': 'nack', 'tier': 'full'}"] == 0
-        await place.request("DELETE", "self")
+        await owned.request("DELETE", "self")
         after = await read(served)
         assert after["realtime_engine_sessions"] == 0
         assert after["realtime_engine_frames_published_total"] >= living["realtime_engine_frames_published_total"]
@@ -47,7 +47,7 @@ async def test_the_metrics_follow_a_session() -> None:
 
 async def test_two_servers_in_one_process_are_counted_separately() -> None:
     async with in_process() as one, in_process(paint_demo(name="other")) as other:
-        await one.take()
+        await one.create()
         assert (await read(one))["realtime_engine_sessions"] == 1
         assert "realtime_engine_sessions" not in await read(other)
 

@@ -24,7 +24,7 @@ async def test_a_websocket_for_another_host_name_is_refused() -> None:
     async with over_http() as served:
         assert served.server is not None
         host, port = served.server.listener.getsockname()
-        url = (await served.take()).url("controls", "ws").replace(host, "evil.example")
+        url = (await served.create()).url("controls", "ws").replace(host, "evil.example")
         with pytest.raises(InvalidStatus) as refused:
             await connect(url, host=host, port=port, additional_headers={"Origin": f"http://evil.example:{port}"})
         assert refused.value.response.status_code == 403

@@ -59,8 +59,8 @@ async def test_several_servers_in_one_process_install_one_filter() -> None:
 
 async def test_the_shutdown_waits_for_no_timeout() -> None:
     async with over_http(shutdown_timeout_s=1000) as served:  # the limit of the test run is far below
-        await served.take()
-        await served.take()
+        await served.create()
+        await served.create()
 
 
 def test_sigint_ends_it_cleanly() -> None:
@@ -85,7 +85,7 @@ def test_sigint_ends_it_cleanly() -> None:
 async def test_a_refused_handshake_is_not_logged_as_an_error(caplog: pytest.LogCaptureFixture) -> None:
     async with over_http() as served:
         assert served.server is not None
-        address = f"{served.server.url.replace('http', 'ws')}api/sessions/nobody/controls?token=x"
+        address = f"{served.server.url.replace('http', 'ws')}api/sessions/unknown/controls?token=x"
         with pytest.raises(InvalidStatus) as refused:
             await connect(address)
         assert refused.value.response.status_code == 404
