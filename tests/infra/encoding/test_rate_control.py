@@ -9,16 +9,16 @@ NS = 1_000_000_000
 
 def noted(cadence: Cadence, intervals_s: list[float], at_s: float = 0.0) -> float:
     """Note a picture now and one after each interval; the time of the last."""
-    cadence.note(round(at_s * NS))
+    cadence.record(round(at_s * NS))
     for interval in intervals_s:
         at_s += interval
-        cadence.note(round(at_s * NS))
+        cadence.record(round(at_s * NS))
     return at_s
 
 
 def test_the_declared_rate_holds_until_pictures_come() -> None:
     cadence = Cadence(25)
-    cadence.note(0)
+    cadence.record(0)
     assert cadence.interval_s == pytest.approx(0.04)
 
 
@@ -39,7 +39,7 @@ def test_a_pause_says_nothing_of_the_cadence() -> None:
 def test_times_that_stand_still_or_run_back_are_an_interval_of_nothing() -> None:
     cadence = Cadence(30)
     for at_ns in (NS, NS, 0):
-        cadence.note(at_ns)
+        cadence.record(at_ns)
     assert 0 < cadence.interval_s < 1 / 30
 
 

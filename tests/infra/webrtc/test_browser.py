@@ -21,7 +21,7 @@ from starlette.routing import Route
 
 from realtime_engine.infra.encoding import Codec
 from realtime_engine.infra.publisher import FramePublisher
-from realtime_engine.infra.webrtc import CloseReason, ViewerPeer
+from realtime_engine.infra.webrtc import ViewerCloseReason, ViewerPeer
 
 from ...browser import FLAGS, chromium_path
 from .support import Player, luma, shared, until
@@ -78,7 +78,7 @@ class Site:
     def __init__(self, source: FramePublisher) -> None:
         self.video = shared(source)
         self.peers: list[ViewerPeer] = []
-        self.reasons: asyncio.Queue[CloseReason] = asyncio.Queue()
+        self.reasons: asyncio.Queue[ViewerCloseReason] = asyncio.Queue()
         self.accept_ms = 0.0
         self.url = ""
 
@@ -130,7 +130,7 @@ async def page(tmp_path: Path) -> AsyncIterator[Any]:
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-async def test_chromium_shows_the_frames_and_knows_which_they_are(
+async def test_chromium_shows_the_frames_and_their_identity(
     page: Any, codec: Codec, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = FramePublisher()
@@ -155,7 +155,7 @@ async def test_chromium_shows_the_frames_and_knows_which_they_are(
         assert len({frame["brightest"] for frame in known}) > 5
         assert state["replies"] == [{"type": "reply", "text": "hello"}]
         await page.evaluate("pc.close()")
-        assert await site.reasons.get() is CloseReason.VIEWER
+        assert await site.reasons.get() is ViewerCloseReason.VIEWER
     with capsys.disabled():
         report = f"{codec.value}: first picture {state['firstPicture']:.0f} ms after the offer was begun"
         sys.stdout.write(f"\n{report}, answered in {site.accept_ms:.0f} ms\n")

@@ -52,7 +52,7 @@ class Cadence:
         self._measured = 0
         self._last_ns: int | None = None
 
-    def note(self, at_ns: int) -> None:
+    def record(self, at_ns: int) -> None:
         """A picture comes at this time."""
         last_ns, self._last_ns = self._last_ns, at_ns
         if last_ns is None:
@@ -83,7 +83,7 @@ class RateBudget:
 
     def allot(self, bits_per_second: int, at_ns: int) -> float:
         """Bits for the picture of ``at_ns``; :meth:`spend` tells what became of it."""
-        self._cadence.note(at_ns)
+        self._cadence.record(at_ns)
         due = bits_per_second * self._cadence.interval_s
         correction = 1 - self._debt_bits / (bits_per_second * _WINDOW_S)
         low, high = -_MAX_CREDIT_S * bits_per_second, _MAX_DEBT_S * bits_per_second

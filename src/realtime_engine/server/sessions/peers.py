@@ -14,14 +14,15 @@ from ...core.errors import RealtimeEngineError
 from ...infra.telemetry.frame_latency import FrameLatencyTracker
 from ...infra.video_input import VideoBuffer
 from ...infra.webrtc import (
-    CloseReason,
     IceConfig,
     PeerClosedError,
-    PublisherEnd,
+    PeerOptions,
+    PublisherCloseReason,
     PublisherPeer,
     ReceivedPicture,
     SentFrame,
     SharedVideo,
+    ViewerCloseReason,
     ViewerPeer,
     close_all,
 )
@@ -119,7 +120,7 @@ class WebRtcViewers:
         viewer_id = secrets.token_urlsafe(9)
         gone = asyncio.Event()
 
-        def on_closed(reason: CloseReason) -> None:
+        def on_closed(reason: ViewerCloseReason) -> None:
             gone.set()
             self._forget(viewer_id)
 
@@ -129,7 +130,7 @@ class WebRtcViewers:
             on_controls=self._on_text,
             on_closed=on_closed,
             on_sent=functools.partial(self._note_sent, viewer_id),
-            ice=self._ice,
+            options=PeerOptions(ice=self._ice),
         )
         if self._closed or gone.is_set():
             await peer.close()
@@ -206,7 +207,7 @@ class Publishers:
             self._on_frame()
             self._video.put(number, picture.pixels, media_ns=picture.media_ns, arrived_ns=picture.arrived_ns)
 
-        def closed(reason: PublisherEnd) -> None:
+        def closed(reason: PublisherCloseReason) -> None:
             gone.set()
             self._peers.pop(publisher_id, None)
             self._video.end_publisher(number)
@@ -217,7 +218,7 @@ class Publishers:
             on_picture=take,
             on_drop=self._video.drop,
             on_closed=closed,
-            ice=self._ice,
+            options=PeerOptions(ice=self._ice),
             pool=self._pool,
         )
         if self._closed or gone.is_set():
