@@ -21,7 +21,7 @@ from realtime_engine import (
 from realtime_engine.core.clock import Wakeup
 from realtime_engine.core.messages import SessionEvent
 from realtime_engine.core.monitor import ServeMonitor
-from realtime_engine.core.serve_loop import ServeLoop
+from realtime_engine.core.serve_loop import ServeLoop, ServeOptions
 from realtime_engine.testing import (
     FaultPlan,
     FaultyEngine,
@@ -81,8 +81,9 @@ class Served:
         self.inbox = Inbox(clock=self.clock)
         self.outbox = Outbox(maxsize)
         self.monitor = ServeMonitor()
-        options = {"tick_interval_s": None, "max_consecutive_failures": 10, **options}
-        self.loop = ServeLoop(engine, self.inbox, self.outbox, clock=self.clock, monitor=self.monitor, **options)
+        self.loop = ServeLoop(
+            engine, self.inbox, self.outbox, ServeOptions(**options), clock=self.clock, monitor=self.monitor
+        )
         self.sinks: dict[str, RecordingSink] = {}
         self.error: BaseException | None = None
         self.ended = False

@@ -1,11 +1,14 @@
-"""Dashboard and alerts ask for metrics that the server has, and no metric is without a place in the documents."""
+"""Dashboard and alerts use metrics that the server exports, and the documents list every metric."""
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
+import pytest
 import yaml
 
 from .server.support import in_process
@@ -49,6 +52,24 @@ def test_expressions_are_whole() -> None:
     for expression in asked_for():
         for opening, closing in ("()", "{}", "[]"):
             assert expression.count(opening) == expression.count(closing), expression
+
+
+def test_each_alert_has_an_example() -> None:
+    alerts = yaml.safe_load((MONITORING / "alerts.yml").read_text())
+    examples = yaml.safe_load((MONITORING / "alerts_test.yml").read_text())
+    named = [rule["alert"] for group in alerts["groups"] for rule in group["rules"]]
+    tested = [case["alertname"] for test in examples["tests"] for case in test["alert_rule_test"] if case["exp_alerts"]]
+    assert sorted(named) == sorted(tested)
+
+
+def test_alerts_fire_as_in_their_examples() -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool (Prometheus) is not on the PATH")
+    ran = subprocess.run(
+        [promtool, "test", "rules", "alerts_test.yml"], cwd=MONITORING, capture_output=True, text=True, timeout=30
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 def test_the_files_that_compose_mounts_exist() -> None:

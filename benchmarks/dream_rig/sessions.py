@@ -12,7 +12,7 @@ from realtime_engine.core.composed import ComposedEngine
 from realtime_engine.core.contract import RealtimeInterface, SessionInit
 from realtime_engine.core.replica import ReplicaEngine
 from realtime_engine.core.streaming import ChunkRequest, StreamingEngine
-from realtime_engine.core.streaming.epoch import PlayerInput
+from realtime_engine.core.streaming.rollout import SessionInput
 from realtime_engine.integrations.dream.model import DreamModel
 from realtime_engine.integrations.dream.weights import Weights
 from realtime_engine.integrations.dream_stages.pipeline import build_engine
@@ -94,7 +94,7 @@ class Flowing:
         return flow_of(len(self._next), max(frames, 1), elapsed, cpu)
 
     async def _play(self, seed: int, name: str) -> None:
-        player = PlayerInput({"seed": seed})
+        player = SessionInput({"seed": seed})
         reading = asyncio.create_task(self._read(name))
         try:
             while True:

@@ -275,7 +275,7 @@ class Run:
         """A session whose own failures were ordered may have ended; the model takes over how."""
         if replies and session.attached:
             last = replies[-1]
-            refused = isinstance(last, Rejected) and session.session_id not in self.served.loop._sessions
+            refused = isinstance(last, Rejected) and session.session_id not in self.served.loop.sessions
             if refused or (isinstance(last, Failed) and last.fatal):
                 session.attached = False
 

@@ -13,10 +13,10 @@ def chunks_of(ticks: int, encode_steps: int) -> int:
             left = encode_steps
         if left:
             left -= 1
-            budget.sat_out()
+            budget.record_skip()
         else:
             chunks += 1
-            budget.produced()
+            budget.record_chunk()
     return chunks
 
 
@@ -34,24 +34,24 @@ def test_two_changes_in_a_row_are_encoded_at_once_and_a_third_waits():
     budget = EncodeSkipBudget()
     for _ in range(2):
         assert budget.allows
-        budget.sat_out()
+        budget.record_skip()
     assert not budget.allows
 
 
 def test_a_row_that_runs_earns_it_back():
     budget = EncodeSkipBudget()
-    budget.sat_out()
-    budget.sat_out()
+    budget.record_skip()
+    budget.record_skip()
     for _ in range(5):
         assert not budget.allows
-        budget.produced()
+        budget.record_chunk()
     assert budget.allows
 
 
 def test_a_long_rest_saves_no_more_than_two():
     budget = EncodeSkipBudget()
     for _ in range(10_000):
-        budget.produced()
-    budget.sat_out()
-    budget.sat_out()
+        budget.record_chunk()
+    budget.record_skip()
+    budget.record_skip()
     assert not budget.allows

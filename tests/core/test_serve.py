@@ -109,12 +109,11 @@ async def rest_of(outbox: Outbox, session_id: str) -> list[Any]:
 # -- rate and idleness
 
 
-async def test_the_rate_is_the_manifests() -> None:
+async def test_no_chunk_comes_before_the_rate_of_the_manifest_says() -> None:
     async with running(ScriptedEngine(rate_hz=200.0)) as served:
         served.inbox.put_nowait(Attach("a"))
         chunks = [await in_time(served.outbox.get()) for _ in range(61)]
     seconds = (chunks[-1].stamps.step_begin - chunks[0].stamps.step_begin) / 1e9
-    assert seconds == pytest.approx(60 / 200, rel=0.5)
     assert seconds >= 59 / 200, "chunks came faster than the declared rate"
 
 
@@ -296,7 +295,7 @@ async def test_a_manifest_that_raises_is_raised_with_the_outbox_closed(error: Ex
 
     outbox = Outbox()
     task = asyncio.create_task(default_serve(Broken(), Inbox(), outbox, stop=asyncio.Event()))
-    done, _ = await asyncio.wait({task}, timeout=3.0)
+    done, _ = await asyncio.wait({task}, timeout=TIMEOUT_S)
     if not done:  # the first cancel waits for a thread that has ended already
         task.cancel()
         await asyncio.sleep(0)

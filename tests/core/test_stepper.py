@@ -11,8 +11,8 @@ import pytest
 from realtime_engine import Chunk, EngineContractError, StepFailure, StepResult
 from realtime_engine.core.loglimit import LogLimiter
 from realtime_engine.core.monitor import ServeMonitor
-from realtime_engine.core.session import FailureQuarantine, Session
-from realtime_engine.core.stepper import Outcome, Stepper, call_hook
+from realtime_engine.core.session import Session
+from realtime_engine.core.stepper import Outcome, Stepper, StepperOptions, call_hook
 from realtime_engine.testing import ManualClock
 
 
@@ -31,14 +31,21 @@ class Bench:
         self.stepper = Stepper(
             self,  # type: ignore[arg-type]
             self.sessions,
-            depth=depth,
-            clock=self.clock,
-            monitor=self.monitor,
-            log=LogLimiter(logging.getLogger("stepper-under-test"), self.clock),
-            emit=self.chunks.extend,
-            leaving=lambda session: False,
-            interrupted=lambda: self.stop,
+            self,
+            StepperOptions(
+                self.clock, self.monitor, LogLimiter(logging.getLogger("stepper-under-test"), self.clock), depth
+            ),
         )
+
+    @property
+    def interrupted(self) -> bool:
+        return self.stop
+
+    def send_chunks(self, chunks: list[Chunk]) -> None:
+        self.chunks.extend(chunks)
+
+    def awaits_chunks(self, session: Session) -> bool:
+        return False
 
     def step(self, due: Mapping[str, Any]) -> Any:
         self.calls.append(list(due))
@@ -269,53 +276,6 @@ def test_the_begin_of_a_chunk_in_a_pipeline_is_that_of_its_own_step(depth: int) 
         bench.clock.advance(0.5)
     assert [chunk.stamps.step_begin for chunk in bench.chunks] == begins[: len(bench.chunks)]
     assert len(bench.chunks) == 6 - depth + 1
-
-
-# -- trust
-
-
-def test_a_first_failure_costs_one_clean_step_apart() -> None:
-    trust = FailureQuarantine()
-    assert not trust.apart
-    trust.failed(tick=10)
-    assert trust.apart and trust.failures_in_row == 1
-    trust.stepped_cleanly()
-    assert not trust.apart and trust.failures_in_row == 0
-
-
-def _clean_steps_until_together(trust: FailureQuarantine) -> int:
-    steps = 0
-    while trust.apart:
-        trust.stepped_cleanly()
-        steps += 1
-    return steps
-
-
-def test_each_relapse_doubles_the_probation_up_to_256() -> None:
-    trust = FailureQuarantine()
-    tick, lengths = 0, []
-    for _ in range(11):
-        trust.failed(tick)
-        lengths.append(_clean_steps_until_together(trust))
-        tick += lengths[-1] + 1
-    assert lengths == [1, 2, 4, 8, 16, 32, 64, 128, 256, 256, 256]
-
-
-def test_failures_in_a_row_are_one_relapse() -> None:
-    trust = FailureQuarantine()
-    for tick in range(5):
-        trust.failed(tick)
-    assert trust.failures_in_row == 5
-    assert _clean_steps_until_together(trust) == 1
-
-
-def test_a_long_good_record_is_forgiven() -> None:
-    trust = FailureQuarantine()
-    for tick in (0, 10, 20, 30):
-        trust.failed(tick)
-        _clean_steps_until_together(trust)
-    trust.failed(30 + 1025)
-    assert _clean_steps_until_together(trust) == 1
 
 
 def test_a_step_failure_that_names_nobody_leads_to_a_search() -> None:

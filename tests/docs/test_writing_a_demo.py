@@ -174,7 +174,7 @@ async def test_the_video_demo_shows_the_negative() -> None:
             "POST", "whip", content=await publisher.offer(), headers={"Content-Type": "application/sdp"}
         )
         await publisher.set_answer(answer.text)
-        with served.session(place).publisher.subscribe() as viewer:
+        with served.session(place).media.frames.subscribe() as viewer:
             while np.abs((await viewer.next()).pixels[90, 160].astype(int) - (255 - BROWN[90, 160])).max() > 8:
                 pass
 

@@ -120,8 +120,27 @@ class Scene:
 
     def wait_for_picture(self, after_s: float) -> Seen:
         """The first right picture that came after ``after_s``."""
-        found: Seen = self._viewer.until(lambda: next((s for s in self.seen(after_s) if s.is_right), None))
-        return found
+        return self.wait_for_pictures(1, after_s)[0]
+
+    def wait_for_pictures(self, count: int, after_s: float) -> list[Seen]:
+        """The first ``count`` right pictures that came after ``after_s``."""
+
+        def found() -> list[Seen] | None:
+            right = [seen for seen in self.seen(after_s) if seen.is_right]
+            return right[:count] if len(right) >= count else None
+
+        pictures: list[Seen] = self._viewer.until(found)
+        return pictures
+
+    def wait_for_rate(self, most: float) -> None:
+        """Wait until the server sends at most so many bits per second, over a second."""
+
+        def is_reached() -> bool:
+            now_s = time.monotonic()
+            reports = [r for r in self._server.records if "sent_bytes" in r and r["t"] / _NS >= now_s - 1]
+            return len(reports) > 1 and self.sent_rate(now_s - 1, now_s) <= most
+
+        self._server.until(is_reached)
 
 
 @contextlib.contextmanager
@@ -152,6 +171,21 @@ def scene(
         playing = Scene(server, viewer)
         playing.wait_for_picture(0.0)
         yield playing
+
+
+def answer_to_blocked(network: Network, codec: str, **options: object) -> dict[str, Any]:
+    """What becomes of an offer while no UDP passes, though a TURN server is asked."""
+    servers = [[f"stun:{network.client.address}"], [f"turn:{network.client.address}", "ann", "pass"]]
+    settings = {"codec": codec, "udp_ports": str(PORT), "servers": servers, **options}
+    server = Process(network.server, "faults.scene_server", json.dumps(settings))
+    viewer = Process(network.client, "faults.scene_viewer", codec)
+    try:
+        with network.without_udp():
+            server.tell(viewer.wait_for("offer")["offer"])
+            return server.wait_for("answer", "refused")
+    finally:
+        server.end()
+        viewer.end()
 
 
 def gaps_s(pictures: Sequence[Seen], begin_s: float, end_s: float) -> list[float]:

@@ -111,8 +111,8 @@ def test_a_file_may_import_its_neighbours_and_find_itself(tmp_path):
         ("{folder}/my_model.py:number", "my_model.py:number is of type int, expected Demo; its demos: demo"),
         ("some.module:demo", "expected the name of a demo or path/to/file.py:attribute, got 'some.module:demo'"),
         ("folder/name", "expected the name of a demo or path/to/file.py:attribute, got 'folder/name'"),
-        ("mazes", "there is no demo called 'mazes'; did you mean 'maze'?"),
-        ("", "there is no demo called ''; there is compare, dream, dream-stages"),
+        ("mazes", "there is no demo named 'mazes'; did you mean 'maze'?"),
+        ("", "there is no demo named ''; there is compare, dream, dream-stages"),
     ],
 )
 def test_what_cannot_be_found_is_named_with_what_there_is(demo_file, monkeypatch, spec, message):
@@ -169,8 +169,8 @@ def test_a_broken_package_does_not_break_the_others(install):
     assert listed["number"].error == "fake_good:number is of type int, expected Demo; its demos: demo"
 
 
-def test_a_hidden_demo_is_told_of(install, caplog):
+def test_an_ignored_demo_is_logged(install, caplog):
     install("fake-dist", maze="fake_world:demo")
     with caplog.at_level(logging.WARNING, registry.__name__):
         assert {demo_sources()[name].origin for name in registry.BUILT_IN} == {"built in"}
-    assert "demo 'maze' of fake-dist is hidden: the name is taken (built in)" in caplog.text
+    assert "demo 'maze' of fake-dist is ignored: the name is used by built in" in caplog.text

@@ -35,7 +35,7 @@ test("8 frames are sent at once, fewer after 250 ms", () => {
   assert.equal(time.pending, 0);
 });
 
-test("frames of different viewers are sent apart", () => {
+test("frames of different viewers are sent separately", () => {
   const { time, clock, sent, reporter } = setUp();
   clock.addPong(0, 1e9, 1);
   reporter.add("a", frame(1));

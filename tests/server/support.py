@@ -104,7 +104,7 @@ class SlowBuild:
 def stop_idle_clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
     """Let no session become idle by itself: its idle time passes when the clock that is returned is advanced."""
     clock = ManualClock(MONOTONIC.now_ns())
-    for module in ("session", "recordings"):
+    for module in ("session", "media", "recordings"):
         monkeypatch.setattr(f"realtime_engine.server.sessions.{module}.MONOTONIC", clock)
     return clock
 
@@ -205,7 +205,7 @@ async def _serve(server: DemoServer) -> None:
 
 async def frame_where(session: DemoSession, condition: Callable[[tuple[int, int, int]], bool]) -> Frame:
     """The first frame whose colour is as wanted, watching until it comes."""
-    with session.publisher.subscribe() as viewer:
+    with session.media.frames.subscribe() as viewer:
         while True:
             frame = await viewer.next()
             if condition(colour(frame.pixels)):

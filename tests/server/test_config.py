@@ -21,9 +21,7 @@ def test_loopback_needs_no_token(host: str) -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "example.org"])
 def test_other_addresses_need_a_token_or_a_word_that_it_is_open(host: str) -> None:
-    with pytest.raises(
-        ValueError, match=f"host '{host}' can be reached from other machines: set a token .* or set open"
-    ):
+    with pytest.raises(ValueError, match=f"host '{host}' is reachable from other machines: set a token .* or set open"):
         ServerConfig(host=host)
     assert not ServerConfig(host=host, token="long enough").is_loopback
     assert ServerConfig(host=host, open=True).open
@@ -42,7 +40,7 @@ def test_a_token_can_be_read_from_a_file(tmp_path: Path) -> None:
     [
         (None, None, "token_file {path!r} cannot be read: No such file or directory"),
         (b"\xff\xfe", None, "token_file {path!r} cannot be read: it is not UTF-8 text"),
-        (b"\n", None, "token must be 8 characters or longer"),
+        (b"\n", None, "token must have at least 8 characters"),
         (b"from the file", "from elsewhere", "token and token_file {path!r} differ: set one of them"),
     ],
 )
@@ -57,8 +55,8 @@ def test_a_bad_token_file_is_named(tmp_path: Path, content: bytes | None, token:
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"port": 70000}, "port must be a number from 0 to 65535, got 70000"),
-        ({"token": "short"}, "token must be 8 characters or longer"),
+        ({"port": 70000}, "port must be an integer from 0 to 65535, got 70000"),
+        ({"token": "short"}, "token must have at least 8 characters"),
         ({"idle_timeout_s": 0}, "idle_timeout_s must be a number above 0, got 0"),
         ({"viewer_grace_s": -1}, "viewer_grace_s must be a number of 0 or more, got -1"),
         ({"media_age_budget_ms": float("nan")}, "media_age_budget_ms must be a number of 0 or more"),
@@ -70,7 +68,7 @@ def test_a_bad_token_file_is_named(tmp_path: Path, content: bytes | None, token:
             {"allowed_origins": ("example.org",)},
             "allowed_origins must look like https://example.org, got 'ex",
         ),
-        ({"recordings": "/nowhere"}, "recordings must be a folder that exists and can be written to, got '/nowhere'"),
+        ({"recordings": "/nowhere"}, "recordings must be an existing, writable directory, got '/nowhere'"),
         ({"recording_max_bytes": 0}, "recording_max_bytes must be a number above 0, got 0"),
         ({"udp_ports": "high"}, "udp_ports must look like 50000-50100, got 'high'"),
         ({"public_address": "a.example"}, "public_address must be an IP address such as 203.0.113.5, got 'a.example'"),

@@ -7,10 +7,15 @@ from realtime_engine.server.counters import Counts
 
 
 def test_counts_add_up_field_by_field() -> None:
-    one = Counts(1, 2, 3, 4, Counter({Tier.FULL: 5}), losses=Counter({(Tier.FULL, Loss.UNSERVED): 1}))
-    two = Counts(10, 20, 30, 40, Counter({Tier.FULL: 50, Tier.HALF: 1}))
+    losses = Counter({(Tier.FULL, Loss.UNSERVED): 1})
+    one = Counts(published=1, dropped=2, encodes=Counter({Tier.FULL: 5}), losses=losses)
+    two = Counts(published=10, recordings=1, encodes=Counter({Tier.FULL: 50, Tier.HALF: 1}))
     assert one.plus(two) == Counts(
-        11, 22, 33, 44, Counter({Tier.FULL: 55, Tier.HALF: 1}), losses=Counter({(Tier.FULL, Loss.UNSERVED): 1})
+        published=11,
+        dropped=2,
+        recordings=1,
+        encodes=Counter({Tier.FULL: 55, Tier.HALF: 1}),
+        losses=losses,
     )
 
 

@@ -109,7 +109,7 @@ class OwnLoop(PaintEngine):
 
 
 async def test_the_end_of_an_engine_is_reported() -> None:
-    for error, text in ((None, "the engine ended by itself"), (OSError("gone"), "OSError: gone")):
+    for error, text in ((None, "the engine stopped unexpectedly"), (OSError("gone"), "OSError: gone")):
         engine = OwnLoop(error)
         async with in_process(paint_demo(engine)) as served:
             assert (await served.client.get("/readyz")).status_code == 200
@@ -124,9 +124,9 @@ async def test_sessions_are_told_of_the_end_of_their_engine() -> None:
         place = await served.take()
         session = served.session(place)
         told: list[str] = []
-        session.clients.join("test", told.append)
+        session.connections.add("test", told.append)
         served.runtime.host.outbox.close()  # the serve loop ends without a word to anybody
-        await session.over.wait()
+        await session.ended.wait()
         assert '"fatal": true' in told[-1]
         assert (await place.request("GET", "self")).status_code == 410
         await until(lambda: served.runtime.host.error)

@@ -52,7 +52,7 @@ async def test_chunks_of_several_frames_are_played_one_by_one() -> None:
         runtime = app.state.runtime
         await until(lambda: runtime.host.manifest is not None)
         session = await runtime.sessions.create({"seed": 3})
-        with session.publisher.subscribe() as viewer:
+        with session.media.frames.subscribe() as viewer:
             for index in (0, 1, 2, 3):
                 while (await viewer.next()).id.frame_index != index:
                     pass

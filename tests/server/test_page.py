@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from realtime_engine.server import create_app
-from realtime_engine.server.page import POLICY, web_folder
+from realtime_engine.server.page import POLICY, web_directory
 
 from .support import in_process, paint_demo
 
@@ -13,7 +13,7 @@ from .support import in_process, paint_demo
 async def test_the_web_client_is_served_and_may_fetch_nothing_elsewhere() -> None:
     async with in_process() as served:
         page = await served.client.get("/")
-        assert page.status_code == 200 and page.text == (web_folder() / "index.html").read_text()
+        assert page.status_code == 200 and page.text == (web_directory() / "index.html").read_text()
         assert page.headers["content-security-policy"] == POLICY
         assert page.headers["cache-control"] == "no-cache" and page.headers["referrer-policy"] == "no-referrer"
         module = await served.client.get("/js/app.js")

@@ -90,7 +90,7 @@ async def serve(
             wanted = len(chunks) + count
             await until(lambda: len(chunks) >= wanted)
 
-        with session.publisher.subscribe():
+        with session.media.frames.subscribe():
             await play(session, more)
     return pixels(demo, chunks)
 
@@ -128,7 +128,7 @@ async def walk(session: DemoSession, more: Callable[[int], Any]) -> None:
     await more(2)
     session.receive_text(message("controls", seq=10, keys=["KeyW"]))
     await more(2)
-    session.steering.release_all()
+    session.controls.release_all()
     await more(3)
 
 

@@ -12,7 +12,7 @@ def test_a_problem_has_a_stable_type_and_says_where() -> None:
     assert response.status_code == 422 and response.media_type == MEDIA_TYPE
     assert json.loads(response.body) == {
         "type": "urn:realtime-engine:problem:invalid-context",
-        "title": "The session cannot begin with these fields",
+        "title": "The session context is invalid",
         "status": 422,
         "detail": "seed: too small",
         "errors": [{"pointer": "#/context/seed", "detail": "too small"}],

@@ -276,13 +276,13 @@ def test_a_broken_model_is_told_which_promise_it_breaks(model, options):
 class LosesResidentsChunksOnDetach(ComposedEngine):
     def detach(self, session_id: str) -> None:
         super().detach(session_id)
-        self._in_flight = None
+        self._decoder._in_flight = None
 
 
 class LosesResidentsChunksOnAttach(ComposedEngine):
     def attach(self, init: SessionInit) -> None:
         super().attach(init)
-        self._in_flight = None
+        self._decoder._in_flight = None
 
 
 class Restless(ScriptedEngine):

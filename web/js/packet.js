@@ -1,4 +1,4 @@
-/** Messages of the video WebSocket (docs/protocol.md, "Video by WebSocket"). */
+/** Messages of the video WebSocket (docs/protocol.md, "Video WebSocket"). */
 
 const VERSION = 1;
 const HEADER_BYTES = 36;

@@ -80,7 +80,7 @@ export class Session extends Emitter {
     return this.#grant;
   }
 
-  /** Whether the rollout has ended by itself: there are no more frames until a reset. */
+  /** Whether the rollout has ended: there are no more frames until a reset. */
   get isFinished() {
     return this.#finishedEpoch >= this.#epoch;
   }

@@ -1,4 +1,4 @@
-"""Places in a batched engine, and what one step does with them."""
+"""Rows of a batched engine, the plan of one step, and the encodes of heavy values."""
 
 from __future__ import annotations
 
@@ -7,49 +7,57 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from .errors import call_hook
 from .lanes import DONE, Completion, InlineLane, Lanes, error_of, submit
-from .stages import Stage, StageBatch
+from .stages import Stage, StageBatch, run_stages
 
-_EARNED_PER_CHUNK = 1
-_PRICE_OF_SITTING_OUT = 5
-_MAX_SAVED = 2 * _PRICE_OF_SITTING_OUT
-_MAX_DEBT = 60 * _PRICE_OF_SITTING_OUT
+_CREDIT_PER_CHUNK = 1
+_SKIP_COST = 5
+_MAX_CREDIT = 2 * _SKIP_COST
+_MAX_DEBT = 60 * _SKIP_COST
+_MAX_DEFERRED_EVENTS = 4096
 
 
 class EncodeSkipBudget:
-    """Keeps a row whose heavy value never rests at five chunks for each step that it sits out.
+    """Limits a row whose heavy value changes all the time to one skipped step for every five chunks.
 
-    Each chunk earns a fifth of a step out, up to two saved ones, so a single change is encoded at once, and so is the
-    next; a value that changes with every tick waits, and then the newest is encoded. An encode of more than 60 steps is
-    charged as 60, so that after it the row does not wait for ever.
+    Each chunk earns a fifth of a skip, up to two. So one change is encoded at once, and so is the next; of a value that
+    changes with every tick, the newest is encoded when the budget allows it. An encode longer than 60 steps is charged
+    as 60, which bounds the wait after it.
     """
 
     __slots__ = ("_credit",)
 
     def __init__(self) -> None:
-        self._credit = _MAX_SAVED
+        self._credit = _MAX_CREDIT
 
     @property
     def allows(self) -> bool:
-        """Whether the row may sit out for a new encode now."""
-        return self._credit >= _PRICE_OF_SITTING_OUT
+        """Whether the row may skip steps for a new encode now."""
+        return self._credit >= _SKIP_COST
 
-    def produced(self) -> None:
+    def record_chunk(self) -> None:
         """The row made a chunk."""
-        if self._credit < _MAX_SAVED:
-            self._credit += _EARNED_PER_CHUNK
+        if self._credit < _MAX_CREDIT:
+            self._credit += _CREDIT_PER_CHUNK
 
-    def sat_out(self) -> None:
+    def record_skip(self) -> None:
         """The row was left out of a step."""
-        self._credit = max(self._credit - _PRICE_OF_SITTING_OUT, -_MAX_DEBT)
-
-
-_MAX_HELD_EVENTS = 4096
+        self._credit = max(self._credit - _SKIP_COST, -_MAX_DEBT)
 
 
 class Row:
-    """One session's place in the arena."""
+    """One session's place in the batch.
+
+    Attributes:
+        seeded: the model has given it its first state.
+        finished: its rollout has ended; it takes no part until it is seeded again.
+        age: chunks begun since it was seeded.
+        applied: heavy values in effect.
+        encode: the encode under way.
+        encode_failed: the last encode failed; it is repeated before the row takes part again.
+        deferred_events: edges that arrived while the row took no part.
+        budget: made at the first change of a heavy value.
+    """
 
     __slots__ = (
         "index",
@@ -61,7 +69,7 @@ class Row:
         "applied",
         "encode",
         "encode_failed",
-        "held_events",
+        "deferred_events",
         "budget",
     )
 
@@ -70,13 +78,13 @@ class Row:
         self.session_id = session_id
         self.context = context
         self.seeded = False
-        self.finished = False  # its rollout has ended: it takes no part until it is seeded anew
+        self.finished = False
         self.age = 0
-        self.applied: dict[str, Any] = {}  # heavy values in effect
+        self.applied: dict[str, Any] = {}
         self.encode: Encode | None = None
-        self.encode_failed = False  # the last one, so that it is tried again before the row goes on
-        self.held_events: list[Any] = []  # edges that came while the row took no part
-        self.budget: EncodeSkipBudget | None = None  # from the first heavy change on
+        self.encode_failed = False
+        self.deferred_events: list[Any] = []
+        self.budget: EncodeSkipBudget | None = None
 
     def with_applied(self, given: Mapping[str, Any], heavy_keys: Collection[str]) -> dict[str, Any]:
         """The conditioning of a step, with the heavy values in effect in place of those that are not encoded yet."""
@@ -87,14 +95,14 @@ class Row:
             if key not in heavy_keys or key in applied
         }
 
-    def with_held_events(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The conditioning of a step, with the edges that came before it."""
-        return {**given, "events": (*self.held_events, *given.get("events", ()))}
+    def with_deferred_events(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The conditioning of a step, with the edges that arrived before it."""
+        return {**given, "events": (*self.deferred_events, *given.get("events", ()))}
 
 
 @dataclass(eq=False, slots=True)
 class Encode:
-    """Rows on their way through ENCODE, each with the heavy values that it will have."""
+    """Rows in one run of ENCODE, each with its heavy values after it."""
 
     wanted: dict[Row, dict[str, Any]]
     completion: Completion = DONE
@@ -102,44 +110,58 @@ class Encode:
 
 @dataclass(eq=False, slots=True)
 class StepPlan:
-    """Who does what in one step. Nothing of it is final until HOT has ended well: then :meth:`commit`."""
+    """Which rows take part in one step, and with what. Has no effect on the rows before :meth:`commit`.
+
+    Attributes:
+        batch: for the stages.
+        cohort: rows that take part.
+        changed: row -> heavy values to encode.
+        differing: rows of the cohort whose given heavy values were not in effect when the plan was made.
+        deferred_events: edges of rows that take no part.
+    """
 
     batch: StageBatch
     cohort: list[Row] = field(default_factory=list)
-    changed: dict[Row, dict[str, Any]] = field(default_factory=dict)  # heavy values to encode
-    differing: list[Row] = field(default_factory=list)  # given heavy values that were not in effect when it was made
-    held: list[tuple[Row, Sequence[Any]]] = field(default_factory=list)  # edges of rows that take no part
+    changed: dict[Row, dict[str, Any]] = field(default_factory=dict)
+    differing: list[Row] = field(default_factory=list)
+    deferred_events: list[tuple[Row, Sequence[Any]]] = field(default_factory=list)
 
     def commit(self) -> None:
-        """HOT is done: its rows are a chunk older, and edges have found their place."""
+        """HOT has succeeded: advance the rows of the cohort and store the edges of the others."""
         finished = self.batch.finished
         for row in self.cohort:
             row.age += 1
             if row.index in finished:
                 row.finished = True
-            if row.held_events:
-                row.held_events = []
+            if row.deferred_events:
+                row.deferred_events = []
             if row.budget is not None:
-                row.budget.produced()
-        for row, events in self.held:
-            row.held_events.extend(events)
-            del row.held_events[:-_MAX_HELD_EVENTS]
+                row.budget.record_chunk()
+        for row, events in self.deferred_events:
+            row.deferred_events.extend(events)
+            del row.deferred_events[:-_MAX_DEFERRED_EVENTS]
 
 
-class Encodes:
-    """The encodes of one engine: started in batches, resolved when they end, each row's failure its own."""
+class PendingEncodes:
+    """The encodes of one engine that are under way. A failure belongs to its row alone.
 
-    def __init__(self, stages: list[Stage], empty_slots: Mapping[int, str | None], *, sits_out: bool) -> None:
+    Args:
+        stages: the ENCODE stages.
+        empty_slots: row -> ``None``, for every row of the engine.
+        skips_steps: a row takes no part in steps during its encode (heavy policy ``"sit_out"``).
+    """
+
+    def __init__(self, stages: list[Stage], empty_slots: Mapping[int, str | None], *, skips_steps: bool) -> None:
         self._stages = stages
         self._empty_slots = dict(empty_slots)
-        self._sits_out = sits_out
+        self._skips_steps = skips_steps
         self._started: list[Encode] = []
 
     def __bool__(self) -> bool:
         return bool(self._started)
 
-    def leave(self, row: Row) -> None:
-        """A row is released; its lane has been drained."""
+    def remove(self, row: Row) -> None:
+        """A row is released; its encode has ended."""
         if row.encode is not None:
             del row.encode.wanted[row]
 
@@ -150,7 +172,7 @@ class Encodes:
         after: Sequence[Completion],
         failures: dict[str, BaseException],
     ) -> None:
-        """Send rows with the heavy values that they are to have through ENCODE, in one batch."""
+        """Encode the wanted heavy values of some rows in one batch, once the work in ``after`` has ended."""
         slots = self._empty_slots.copy()
         slots.update((row.index, row.session_id) for row in wanted)
         conditioning: dict[str, Mapping[str, Any]] = {row.session_id: dict(values) for row, values in wanted.items()}
@@ -160,13 +182,13 @@ class Encodes:
         self._started.append(encode)
         for row in wanted:
             row.encode = encode
-            if self._sits_out and row.budget is not None:
-                row.budget.sat_out()
+            if self._skips_steps and row.budget is not None:
+                row.budget.record_skip()
         if isinstance(lanes.encode, InlineLane):
             self._complete(lanes, encode, failures)
 
     def resolve(self, lanes: Lanes, failures: dict[str, BaseException]) -> None:
-        """Put the values of finished encodes in effect; unfinished ones go on."""
+        """Put the values of encodes that have ended in effect."""
         for encode in list(self._started):
             if encode.completion.done():
                 self._complete(lanes, encode, failures)
@@ -184,9 +206,3 @@ class Encodes:
                 failures[row.session_id] = error
             else:
                 self.start(lanes, {row: wanted}, (), failures)
-
-
-def run_stages(stages: list[Stage], batch: StageBatch) -> None:
-    """One lane's stages, in order."""
-    for stage in stages:
-        call_hook(stage, batch)

@@ -1,10 +1,9 @@
-"""Level 2 of the contract: the shared loop, and the choice between it and an engine's own."""
+"""Level 2 of the contract: the default loop, and the choice between it and an engine's own."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import math
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +14,7 @@ from .errors import EngineContractError
 from .inbox import Inbox
 from .monitor import ServeMonitor
 from .outbox import Outbox
-from .serve_loop import ServeLoop
+from .serve_loop import ServeLoop, ServeOptions
 from .waiters import call_soon
 
 __all__ = ["default_serve", "run_engine"]
@@ -33,41 +32,44 @@ async def default_serve(
     max_consecutive_failures: int = 10,
     max_chunks: int | None = None,
 ) -> None:
-    """Serve a Level 1 engine until ``stop`` is set; then finish the tick, detach everyone and close the outbox.
+    """Serve a Level 1 engine until ``stop`` is set; then finish the tick, detach all sessions and close the outbox.
 
-    The engine lives on one thread of its own, and every call of it comes from there: the event loop of the caller never
-    waits for a step. Cancelling the task stops in the same way; a second cancel does not wait for the tick to end.
+    The engine is called from one thread of its own, so the caller's event loop never waits for a step. Cancelling the
+    task stops in the same way; a second cancel does not wait for the end of the tick.
 
     Args:
+        engine: Level 1 of the contract.
+        inbox: messages to apply.
+        outbox: receives chunks and events.
+        stop: ends the loop when it is set.
         tick_interval_s: seconds between chunks; ``None`` follows the manifest's ``rate_hz``, 0 runs flat out.
         clock: time, for tests.
         monitor: counters to be read while the loop runs.
-        max_consecutive_failures: after so many failed steps in a row a session is given up.
-        max_chunks: chunks after which each epoch of a session finishes, if its rollout does not end before; ``None``:
-            no limit.
+        max_consecutive_failures: failed steps in a row after which a session is ended.
+        max_chunks: chunks after which each epoch of a session finishes, unless its rollout ends before; ``None``: no
+            limit.
 
     Raises:
-        Exception: what ``engine.manifest()`` raised. Nothing that a hook raises later ends the loop.
+        TypeError: ``stop`` is not an ``asyncio.Event``.
+        ValueError: the outbox is closed, or an option is out of range.
+        Exception: what ``engine.manifest()`` raised. No later failure of a hook ends the loop.
     """
-    _check_arguments(stop, outbox, tick_interval_s, max_consecutive_failures, max_chunks)
-    serving = ServeLoop(
-        engine,
-        inbox,
-        outbox,
-        tick_interval_s=tick_interval_s,
-        clock=clock,
-        monitor=monitor if monitor is not None else ServeMonitor(),
-        max_consecutive_failures=max_consecutive_failures,
-        max_chunks=max_chunks,
+    if not isinstance(stop, asyncio.Event):
+        raise TypeError(f"stop must be an asyncio.Event, got {stop!r}")
+    if outbox.closed:
+        raise ValueError("the outbox is closed already: each serve loop needs a new one")
+    options = ServeOptions(tick_interval_s, max_consecutive_failures, max_chunks)
+    loop = ServeLoop(
+        engine, inbox, outbox, options, clock=clock, monitor=monitor if monitor is not None else ServeMonitor()
     )
-    ended = _run_on_thread(serving)
+    ended = _run_on_thread(loop)
     stopped = asyncio.ensure_future(stop.wait())
     watched: set[asyncio.Future[Any]] = {ended, stopped}
     try:
         await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
     finally:
         stopped.cancel()
-        serving.request_stop()
+        loop.request_stop()
         await asyncio.shield(ended)
 
 
@@ -86,14 +88,17 @@ async def run_engine(
     The outbox is closed when this returns or raises.
 
     Args:
+        engine: Level 1 or Level 2 of the contract.
+        inbox: messages to apply.
+        outbox: receives chunks and events.
         stop: ends the engine when it is set.
         monitor: counters to be read while the engine runs; an own ``serve`` gets it if its signature accepts it.
         max_chunks: chunks after which each epoch of a session finishes; ``None``: no limit.
         options: further arguments of whichever ``serve`` it is.
 
     Raises:
-        EngineContractError: the engine's own ``serve`` is no coroutine function, or does not accept ``max_chunks`` and
-            a limit is given.
+        EngineContractError: the engine's own ``serve`` is not ``async def``, or does not accept ``max_chunks`` and a
+            limit is given.
     """
     serve = getattr(engine, "serve", None)
     try:
@@ -124,16 +129,16 @@ def _accepts(serve: Callable[..., Any], name: str) -> bool:
     )
 
 
-def _run_on_thread(serving: ServeLoop) -> asyncio.Future[None]:
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[None] = loop.create_future()
+def _run_on_thread(loop: ServeLoop) -> asyncio.Future[None]:
+    event_loop = asyncio.get_running_loop()
+    ended: asyncio.Future[None] = event_loop.create_future()
 
     def finish(error: BaseException | None) -> None:
         if ended.done():
             return
         if error is None:
             ended.set_result(None)
-        elif isinstance(error, StopIteration):  # no future takes one
+        elif isinstance(error, StopIteration):  # a future does not accept one
             ended.set_exception(RuntimeError("engine.manifest() raised StopIteration"))
         else:
             ended.set_exception(error)
@@ -141,29 +146,10 @@ def _run_on_thread(serving: ServeLoop) -> asyncio.Future[None]:
     def main() -> None:
         error: BaseException | None = None
         try:
-            serving.run()
+            loop.run()
         except BaseException as raised:
             error = raised
-        call_soon(loop, finish, error)
+        call_soon(event_loop, finish, error)
 
     threading.Thread(target=main, name="realtime-engine", daemon=True).start()
     return ended
-
-
-def _check_arguments(
-    stop: asyncio.Event,
-    outbox: Outbox,
-    tick_interval_s: float | None,
-    max_consecutive_failures: int,
-    max_chunks: int | None,
-) -> None:
-    if not isinstance(stop, asyncio.Event):
-        raise TypeError(f"stop must be an asyncio.Event, got {stop!r}")
-    if outbox.closed:
-        raise ValueError("the outbox is closed already: each serve loop needs a new one")
-    if tick_interval_s is not None and not (math.isfinite(tick_interval_s) and tick_interval_s >= 0):
-        raise ValueError(f"tick_interval_s must be a finite number of seconds, 0 or more, got {tick_interval_s!r}")
-    if max_consecutive_failures < 1:
-        raise ValueError(f"max_consecutive_failures must be 1 or more, got {max_consecutive_failures!r}")
-    if max_chunks is not None and max_chunks < 1:
-        raise ValueError(f"max_chunks must be 1 or more, or None for no limit, got {max_chunks!r}")

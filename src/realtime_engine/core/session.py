@@ -1,4 +1,4 @@
-"""What the serve loop remembers of one session."""
+"""State of the serve loop for each session: input, numbering, failures, detaches to retry, replies to hold back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .messages import SessionEvent
 
 _MAX_EVENTS = 4096
 _MAX_PROBATION = 256
-_FORGIVEN_AFTER = 1024
+_FORGIVEN_AFTER_TICKS = 1024
 
 
 class Applied(NamedTuple):
@@ -26,7 +26,17 @@ NOTHING_APPLIED = Applied()
 
 
 class Session:
-    """One attached session, as the loop's thread sees it."""
+    """One attached session. Used by the loop's thread only.
+
+    Attributes:
+        seq: of the next chunk.
+        active: whether the client has it running; false: paused.
+        finished: its last chunk of this epoch has left the pipeline.
+        epoch_begin_seq: ``seq`` of the first chunk of this epoch.
+        conditioning, events: input of the next step.
+        applied: the action that this input belongs to.
+        quarantine: whether it may be stepped together with other sessions.
+    """
 
     __slots__ = (
         "session_id",
@@ -39,22 +49,22 @@ class Session:
         "conditioning",
         "events",
         "applied",
-        "trust",
+        "quarantine",
     )
 
     def __init__(self, session_id: str, context: Mapping[str, Any], epoch: int, seq: int) -> None:
         self.session_id = session_id
-        self.seq = seq  # of the next chunk
+        self.seq = seq
         self.active = True
-        self.trust = FailureQuarantine()
+        self.quarantine = FailureQuarantine()
         self.begin_epoch(context, epoch)
 
     def begin_epoch(self, context: Mapping[str, Any], epoch: int) -> None:
-        """Everything but the pause, the trust and the count of chunks starts anew."""
+        """Clear everything but the pause, the quarantine and ``seq``."""
         self.context = context
         self.epoch = epoch
         self.epoch_begin_seq = self.seq
-        self.finished = False  # its last chunk of this epoch has left the pipeline
+        self.finished = False
         self.conditioning: Mapping[str, Any] = {}
         self.events: list[Any] = []
         self.applied = NOTHING_APPLIED
@@ -65,7 +75,7 @@ class Session:
         return self.active and not self.finished
 
     def apply(self, conditioning: Mapping[str, Any], events: tuple[Any, ...], applied: Applied) -> None:
-        """Newest state wins; edges queue up (of a session that is not stepped for long, the newest 4096)."""
+        """Apply an action: the newest state wins, edges queue up (the newest 4096 of a session that is not stepped)."""
         self.conditioning = conditioning
         self.applied = applied
         if events:
@@ -73,7 +83,7 @@ class Session:
             del self.events[:-_MAX_EVENTS]
 
     def take_conditioning(self) -> dict[str, Any]:
-        """A copy for one step, with the edges since the last one."""
+        """A copy of the conditioning for one step, with the edges since the last step, which are cleared."""
         conditioning = dict(self.conditioning)
         if self.events:
             conditioning["events"] = tuple(self.events)
@@ -82,27 +92,32 @@ class Session:
 
 
 class FailureQuarantine:
-    """Whether a session may be stepped together with the others.
+    """Decides whether a session may be stepped together with others.
 
-    One that failed is stepped apart until it has made one clean step. Each relapse doubles that, up to 256, so that a
-    session that fails every other time does not drag the batch into a search again and again.
+    A session that failed is stepped alone until it has made one clean step. Each relapse doubles that number, up to
+    256, so that a session which fails every other time does not cause a search for the culprit again and again.
+
+    Attributes:
+        failures_in_row: failed steps since the last clean one.
     """
 
     __slots__ = ("failures_in_row", "_probation", "_relapses", "_last_failure_tick")
 
     def __init__(self) -> None:
         self.failures_in_row = 0
-        self._probation = 0
+        self._probation = 0  # clean steps that are still needed
         self._relapses = 0
         self._last_failure_tick: int | None = None
 
     @property
-    def apart(self) -> bool:
+    def quarantined(self) -> bool:
+        """Whether the session is stepped alone."""
         return self._probation > 0
 
-    def failed(self, tick: int) -> None:
+    def record_failure(self, tick: int) -> None:
+        """The session failed in this tick of the loop."""
         last = self._last_failure_tick
-        if last is not None and tick - last > _FORGIVEN_AFTER:
+        if last is not None and tick - last > _FORGIVEN_AFTER_TICKS:
             self._relapses = 0
         elif last is not None and self.failures_in_row == 0:
             self._relapses += 1
@@ -110,7 +125,8 @@ class FailureQuarantine:
         self.failures_in_row += 1
         self._probation = min(1 << min(self._relapses, 16), _MAX_PROBATION)
 
-    def stepped_cleanly(self) -> None:
+    def record_success(self) -> None:
+        """The session made a chunk without a failure."""
         self.failures_in_row = 0
         if self._probation:
             self._probation -= 1
@@ -119,91 +135,97 @@ class FailureQuarantine:
 _MAX_IDENTITIES = 65_536
 _FIRST_RETRY_NS = NS_PER_S // 10
 _MAX_ATTEMPTS = 8
-_MAX_HELD = 4096
+_MAX_PENDING = 4096
 
 
 class Identities:
-    """Epoch and sequence number of ids that have left, so that a later session of the same id carries on.
+    """Epoch and sequence number of detached ids, at which a later session of the same id continues.
 
-    Of more than 65,536 ids the one that left first is forgotten and would start over.
+    Holds 65,536 ids; beyond that, the one that was detached first is forgotten and starts over.
     """
 
     def __init__(self) -> None:
-        self._left: dict[str, tuple[int, int]] = {}
+        self._detached: dict[str, tuple[int, int]] = {}
 
-    def begin(self, session_id: str) -> tuple[int, int]:
+    def allocate(self, session_id: str) -> tuple[int, int]:
         """The epoch and the first sequence number of a session that attaches now."""
-        epoch, seq = self._left.pop(session_id, (0, 0))
+        epoch, seq = self._detached.pop(session_id, (0, 0))
         return epoch + 1, seq
 
-    def end(self, session_id: str, epoch: int, seq: int) -> None:
-        self._left[session_id] = (epoch, seq)
-        if len(self._left) > _MAX_IDENTITIES:
-            del self._left[next(iter(self._left))]
+    def store(self, session_id: str, epoch: int, seq: int) -> None:
+        """Remember the numbers of a session that is detached."""
+        self._detached[session_id] = (epoch, seq)
+        if len(self._detached) > _MAX_IDENTITIES:
+            del self._detached[next(iter(self._detached))]
 
-    def epoch(self, session_id: str) -> int:
+    def last_epoch(self, session_id: str) -> int:
         """The last epoch of an id that is not attached; 0 if it never was."""
-        return self._left.get(session_id, (0, 0))[0]
+        return self._detached.get(session_id, (0, 0))[0]
+
+
+class _Retry(NamedTuple):
+    attempts: int
+    next_ns: int | None  # None: retried only when the id is attached or detached again
 
 
 class PendingDetaches:
-    """Sessions that are over for their caller and that the engine would not let go of yet.
+    """Sessions that are over for their client and whose ``detach`` has failed in the engine.
 
-    ``release`` is tried at once and then again after 0.1, 0.2, 0.4 ... seconds, eight times in all. Of more than 4096
-    the oldest is forgotten.
+    A failed detach is retried after 0.1, 0.2, 0.4 ... seconds, eight attempts in all. Holds 4096 ids; beyond that, the
+    oldest is forgotten.
+
+    Args:
+        detach: detaches a session in the engine; may raise anything.
+        log: receives the failures.
     """
 
-    def __init__(self, release: Callable[[str], None], log: LogLimiter) -> None:
-        self._release = release
+    def __init__(self, detach: Callable[[str], None], log: LogLimiter) -> None:
+        self._detach = detach
         self._log = log
-        self._held: dict[str, tuple[int, int | None]] = {}  # id -> attempts made, time of the next
+        self._pending: dict[str, _Retry] = {}
 
-    @property
-    def waiting(self) -> bool:
-        return bool(self._held)
+    def __bool__(self) -> bool:
+        return bool(self._pending)
 
     @property
     def next_ns(self) -> int | None:
-        """When to call :meth:`retry` next."""
-        return min((when for _, when in self._held.values() if when is not None), default=None)
+        """When to call :meth:`retry_due` next; ``None``: not before something changes."""
+        return min((retry.next_ns for retry in self._pending.values() if retry.next_ns is not None), default=None)
 
-    def release(self, session_id: str, now_ns: int) -> BaseException | None:
-        """Try now; on failure remember the id and return the error."""
+    def detach(self, session_id: str, now_ns: int) -> BaseException | None:
+        """Detach now; on failure schedule a retry and return the error."""
         error = self._try(session_id)
-        self._held.pop(session_id, None)
+        self._pending.pop(session_id, None)
         if error is not None:
-            self._held[session_id] = (1, now_ns + _FIRST_RETRY_NS)
-            if len(self._held) > _MAX_HELD:
-                del self._held[next(iter(self._held))]
+            self._pending[session_id] = _Retry(1, now_ns + _FIRST_RETRY_NS)
+            if len(self._pending) > _MAX_PENDING:
+                del self._pending[next(iter(self._pending))]
         return error
 
-    def settle(self, session_id: str) -> bool:
-        """Try again out of turn, because the id is wanted; true when nothing is held under it."""
-        if session_id not in self._held:
+    def retry_now(self, session_id: str) -> bool:
+        """Retry at once, because the id is needed; returns whether it is free now."""
+        if session_id not in self._pending:
             return True
         if self._try(session_id) is not None:
             return False
-        del self._held[session_id]
+        del self._pending[session_id]
         return True
 
-    def retry(self, now_ns: int) -> None:
-        """Try those whose time has come."""
-        for session_id, (attempts, when) in list(self._held.items()):
-            if when is None or now_ns < when:
+    def retry_due(self, now_ns: int) -> None:
+        """Retry the detaches that are due."""
+        for session_id, (attempts, next_ns) in list(self._pending.items()):
+            if next_ns is None or now_ns < next_ns:
                 continue
             if self._try(session_id) is None:
-                del self._held[session_id]
+                del self._pending[session_id]
             elif attempts + 1 < _MAX_ATTEMPTS:
-                self._held[session_id] = (attempts + 1, now_ns + (_FIRST_RETRY_NS << attempts))
+                self._pending[session_id] = _Retry(attempts + 1, now_ns + (_FIRST_RETRY_NS << attempts))
             else:
-                self._held[session_id] = (
-                    attempts + 1,
-                    None,
-                )  # its row stays taken until the id is attached again
+                self._pending[session_id] = _Retry(attempts + 1, None)
 
     def _try(self, session_id: str) -> BaseException | None:
         try:
-            self._release(session_id)
+            self._detach(session_id)
         except BaseException as error:
             self._log.error("detach failed", error, session_id)
             return error
@@ -211,38 +233,43 @@ class PendingDetaches:
 
 
 @dataclass(eq=False, slots=True)
-class _Held:
+class _PendingReply:
     event: SessionEvent
     steps: int
 
 
 class PendingReplies:
-    """Answers in the order in which they were given, each with the number of steps that it has to wait."""
+    """Replies that wait until the chunks which precede them have left the pipeline, in order."""
 
     def __init__(self) -> None:
-        self._held: list[_Held] = []
+        self._replies: list[_PendingReply] = []
 
     def __bool__(self) -> bool:
-        return bool(self._held)
+        return bool(self._replies)
 
-    def hold(self, event: SessionEvent, steps: int) -> None:
-        """Keep an answer until :meth:`step_passed` was called ``steps`` times."""
-        self._held.append(_Held(event, steps))
+    def add(self, event: SessionEvent, steps: int) -> None:
+        """Hold a reply back until :meth:`on_step` was called ``steps`` times for its session."""
+        self._replies.append(_PendingReply(event, steps))
 
-    def holds(self, session_id: str) -> bool:
-        """Whether an answer of this session waits."""
-        return any(held.event.session_id == session_id for held in self._held)
+    def has(self, session_id: str) -> bool:
+        """Whether a reply to this session is held back."""
+        return any(reply.event.session_id == session_id for reply in self._replies)
 
-    def step_passed(self) -> list[SessionEvent]:
-        """A step has brought out its chunks: the answers whose time has come."""
-        for held in self._held:
-            held.steps -= 1
-        ready = [held.event for held in self._held if held.steps <= 0]
-        self._held = [held for held in self._held if held.steps > 0]
+    def steps_left(self, session_id: str) -> int:
+        """Steps until the newest reply to this session may be sent; 0 when none is held back."""
+        return max((reply.steps for reply in self._replies if reply.event.session_id == session_id), default=0)
+
+    def on_step(self, session_id: str | None = None) -> list[SessionEvent]:
+        """A step, of one session or of all, has sent its chunks: the replies that may be sent now."""
+        for reply in self._replies:
+            if session_id in (None, reply.event.session_id):
+                reply.steps -= 1
+        ready = [reply.event for reply in self._replies if reply.steps <= 0]
+        self._replies = [reply for reply in self._replies if reply.steps > 0]
         return ready
 
-    def take(self, session_id: str | None = None) -> list[SessionEvent]:
-        """All answers, or those of one session, because no chunk will come before them any more."""
-        taken = [held.event for held in self._held if session_id in (None, held.event.session_id)]
-        self._held = [held for held in self._held if session_id not in (None, held.event.session_id)]
-        return taken
+    def pop(self, session_id: str | None = None) -> list[SessionEvent]:
+        """Remove and return all replies, or those to one session, because no chunk will precede them any more."""
+        popped = [reply.event for reply in self._replies if session_id in (None, reply.event.session_id)]
+        self._replies = [reply for reply in self._replies if session_id not in (None, reply.event.session_id)]
+        return popped

@@ -88,30 +88,37 @@ class WindowSnapshot:
 
     @property
     def min_ns(self) -> int:
+        """Smallest value in the window."""
         return self.newest[0] if self.newest else 0
 
     @property
     def p50_ns(self) -> float:
+        """Median of the window."""
         return self.quantile_ns(0.5)
 
     @property
     def p90_ns(self) -> float:
+        """90th percentile of the window."""
         return self.quantile_ns(0.9)
 
     @property
     def p95_ns(self) -> float:
+        """95th percentile of the window."""
         return self.quantile_ns(0.95)
 
     @property
     def p99_ns(self) -> float:
+        """99th percentile of the window."""
         return self.quantile_ns(0.99)
 
     @property
     def max_ns(self) -> int:
+        """Largest value in the window."""
         return self.newest[-1] if self.newest else 0
 
     @property
     def mean_ns(self) -> float:
+        """Mean of the window."""
         return math.fsum(self.newest) / len(self.newest) if self.newest else 0.0
 
     def quantile_ns(self, share: float) -> float:

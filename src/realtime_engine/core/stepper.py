@@ -1,11 +1,11 @@
-"""Steps an engine so that one session's failure stays its own."""
+"""Steps an engine and attributes each failure to a session."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from .clock import Clock
 from .contract import RealtimeInterface, StepResult
@@ -35,75 +35,97 @@ class Outcome:
     failures: dict[str, BaseException] = field(default_factory=dict)
 
 
+class StepperOwner(Protocol):
+    """The loop that a :class:`Stepper` works for."""
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether to stop searching for the culprit of a failure."""
+
+    def send_chunks(self, chunks: list[Chunk]) -> None:
+        """Send the chunks of one step; called after every step, also without chunks."""
+
+    def awaits_chunks(self, session: Session) -> bool:
+        """Whether a paused session's last chunks are still in the pipeline."""
+
+
+@dataclass(frozen=True)
+class StepperOptions:
+    """How a :class:`Stepper` works.
+
+    Attributes:
+        clock: time of the stamps.
+        monitor: counters to update.
+        log: receives results that belong to no session.
+        depth: steps from the one that begins a chunk to the one that returns it, both counted.
+        max_chunks: chunks after which each epoch of a session finishes; ``None``: no limit.
+    """
+
+    clock: Clock
+    monitor: ServeMonitor
+    log: LogLimiter
+    depth: int = 1
+    max_chunks: int | None = None
+
+
 class _Call(NamedTuple):
-    """One successful ``step`` call, remembered until the chunks that it began have left the pipeline."""
+    """One successful ``step`` call, kept until the chunks that it began have left the pipeline."""
 
     begin_ns: int
     applied: dict[str, Applied]
 
 
 class Stepper:
-    """Calls ``step`` and ``finalize``, turns results into chunks, and finds out whose fault a failure is."""
+    """Calls ``step`` and ``finalize``, turns results into chunks, and finds the session that made a step fail."""
 
     def __init__(
-        self,
-        engine: RealtimeInterface,
-        sessions: Mapping[str, Session],
-        *,
-        depth: int,
-        clock: Clock,
-        monitor: ServeMonitor,
-        log: LogLimiter,
-        emit: Callable[[list[Chunk]], None],
-        leaving: Callable[[Session], bool],
-        interrupted: Callable[[], bool],
-        max_chunks: int | None = None,
+        self, engine: RealtimeInterface, sessions: Mapping[str, Session], owner: StepperOwner, options: StepperOptions
     ) -> None:
         self._engine = engine
         self._sessions = sessions
-        self._depth = depth
-        self._clock = clock
-        self._monitor = monitor
-        self._log = log
-        self._emit = emit
-        self._leaving = leaving  # a paused session whose last chunks are still on their way out of the pipeline
-        self._interrupted = interrupted
-        self._max_chunks = max_chunks
-        self._calls: deque[_Call] = deque(maxlen=depth)
+        self._owner = owner
+        self._depth = options.depth
+        self._max_chunks = options.max_chunks
+        self._clock = options.clock
+        self._monitor = options.monitor
+        self._log = options.log
+        self._calls: deque[_Call] = deque(maxlen=options.depth)
         self._primed = False
 
     @property
     def depth(self) -> int:
-        """Steps from the one that begins a chunk to the one that brings it out, both counted."""
+        """Steps from the one that begins a chunk to the one that returns it, both counted."""
         return self._depth
 
     @property
     def primed(self) -> bool:
-        """Whether a pipelined engine may still hold chunks that only another step brings out."""
+        """Whether a pipelined engine may still hold chunks that only another step returns."""
         return self._primed
 
     def step(self, due: Due, outcome: Outcome, *, flush: bool = False) -> None:
-        """Step ``due`` in one batch; if that fails, find the culprits by halves, at once, and step the others.
+        """Step ``due`` in one batch; if that fails, find the culprits by bisection and step the others.
 
         Args:
-            flush: bring a pipelined engine's chunks out at once, so that what comes next cannot destroy them.
+            due: session id -> conditioning.
+            outcome: receives what happened.
+            flush: empty the pipeline in the same call, so that a later failure cannot lose these chunks.
         """
         error = self._attempt(due, outcome, flush=flush)
         if error is not None:
             self._bisect(due, error, outcome)
 
     def flush(self, outcome: Outcome) -> None:
-        """Bring out what a pipeline still holds. A failure loses it, and is nobody's that could be named."""
+        """Empty the pipeline. A failure loses its chunks and is attributed to no session."""
         error = self._attempt({}, outcome, flush=True)
         if error is not None:
-            self._lose_the_pipeline(error)
+            self._discard_pipeline(error)
 
-    def _lose_the_pipeline(self, error: BaseException) -> None:
+    def _discard_pipeline(self, error: BaseException) -> None:
         self._primed = False
         self._log.error("flushing the pipeline failed", error)
 
     def finalize(self, outcome: Outcome) -> None:
-        """Call ``finalize`` for the sessions whose chunks left; when that fails, for each by itself."""
+        """Call ``finalize`` for the sessions whose chunks left; if that fails, for each alone."""
         if not outcome.emitted:
             return
         ids = list(dict.fromkeys(outcome.emitted))
@@ -125,14 +147,14 @@ class Stepper:
                 outcome.failures[session_id] = error
 
     def _bisect(self, due: Due, error: BaseException, outcome: Outcome) -> None:
-        if self._interrupted():
+        if self._owner.interrupted:
             return
         ids = list(due)
         if not ids:
-            self._lose_the_pipeline(error)
+            self._discard_pipeline(error)
             return
         if len(ids) == 1:
-            # In a pipeline the failure may be an older batch's: only a second one, alone, is this session's.
+            # In a pipeline the failure may be that of an older batch: only a second one, alone, is this session's.
             again = self._attempt(due, outcome, flush=True) if self._depth > 1 else error
             if again is not None:
                 outcome.failures[ids[0]] = again
@@ -144,6 +166,7 @@ class Stepper:
                 self._bisect(part, again, outcome)
 
     def _attempt(self, due: Due, outcome: Outcome, *, flush: bool) -> BaseException | None:
+        """Step, and flush if asked; returns an error whose session is not known."""
         calls = [due] + [{}] * (self._depth - 1 if flush else 0)
         for part in calls:
             try:
@@ -151,7 +174,7 @@ class Stepper:
             except StepFailure as failure:
                 known = {sid: error for sid, error in failure.failures.items() if sid in self._sessions}
                 if not known and not failure.results:
-                    return failure  # it names nobody whom we know: search
+                    return failure
                 outcome.failures.update(known)
             except BaseException as error:
                 return error
@@ -190,7 +213,7 @@ class Stepper:
             begin = origin.begin_ns
         try:
             for result in results:
-                session = self._owner(result)
+                session = self._session_of(result)
                 if session is None:
                     continue
                 session_id = session.session_id
@@ -212,20 +235,20 @@ class Stepper:
             raise
         outcome.emitted.extend([chunk.session_id for chunk in chunks])
         outcome.finished.extend([session.session_id for session in finished])
-        self._emit(chunks)
+        self._owner.send_chunks(chunks)
 
-    def _owner(self, result: StepResult) -> Session | None:
-        """The session that may have this result; ``None`` when nobody may."""
+    def _session_of(self, result: StepResult) -> Session | None:
+        """The session that a result is sent to; ``None``: it is discarded."""
         if not isinstance(result, StepResult):
             raise EngineContractError(f"step() must return StepResult items, got {type(result).__name__}")
         session = self._sessions.get(result.session_id)
-        if session is not None:
-            if session.finished and self._depth > 1:
-                return None  # begun before its last chunk came out
-            if session.steppable or (self._leaving(session) and not session.finished):
+        if session is not None and not session.finished:
+            if session.active or self._owner.awaits_chunks(session):
                 return session
+        elif session is not None and self._depth > 1:
+            return None  # begun before its last chunk came out
         self._monitor.foreign += 1
-        whose = "is not attached" if session is None else "has finished" if session.finished else "is paused"
-        stray = EngineContractError(f"step() returned a chunk for session {result.session_id!r}, which {whose}")
-        self._log.error("a chunk is thrown away", stray)
+        state = "is not attached" if session is None else "has finished" if session.finished else "is paused"
+        stray = EngineContractError(f"step() returned a chunk for session {result.session_id!r}, which {state}")
+        self._log.error("a chunk is discarded", stray)
         return None

@@ -1,4 +1,4 @@
-"""Where demos are found: in the built-in table, in installed packages, in a file."""
+"""Finds and loads demos: built-in, from installed packages, or from a file."""
 
 from __future__ import annotations
 
@@ -34,12 +34,18 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
 
 
 class DemoLoadError(RealtimeEngineError):
-    """There is no such demo, or it cannot be loaded; the text tells a person what to do."""
+    """The demo does not exist or cannot be loaded; the message says what to do."""
 
 
 @dataclass(frozen=True)
 class DemoSource:
-    """Where a named demo comes from: ``target`` reads ``module:attribute``, ``origin`` is for people."""
+    """The source of a named demo.
+
+    Attributes:
+        name: name of the demo.
+        target: ``module:attribute``.
+        origin: the distribution, or ``built in``, for display.
+    """
 
     name: str
     target: str
@@ -48,7 +54,7 @@ class DemoSource:
 
 @dataclass(frozen=True)
 class ListedDemo:
-    """A named demo after an attempt to load it: either ``demo`` or ``error``, the reason why not, is ``None``."""
+    """A named demo after an attempt to load it: either ``demo`` or ``error`` is ``None``."""
 
     source: DemoSource
     demo: Demo | None = None
@@ -56,16 +62,16 @@ class ListedDemo:
 
 
 def demo_sources() -> dict[str, DemoSource]:
-    """Name -> source of all demos that go by a name, sorted; imports none of them.
+    """The sources of all named demos, sorted by name, without importing them.
 
-    A built-in name wins over an installed one, and the first of two installed ones of a name over the second.
+    Built-in demos take precedence over installed ones. Of two installed demos with the same name, the first is used.
     """
     sources = {name: DemoSource(name, target, "built in") for name, target in BUILT_IN.items()}
     for point in entry_points(group=ENTRY_POINT_GROUP):
         origin = point.dist.name if point.dist is not None else "installed"
         if point.name in sources:
             _log.warning(
-                "demo %r of %s is hidden: the name is taken (%s)", point.name, origin, sources[point.name].origin
+                "demo %r of %s is ignored: the name is used by %s", point.name, origin, sources[point.name].origin
             )
             continue
         sources[point.name] = DemoSource(point.name, point.value, origin)
@@ -73,17 +79,17 @@ def demo_sources() -> dict[str, DemoSource]:
 
 
 def list_demos() -> list[ListedDemo]:
-    """All named demos, sorted by name; one that cannot be loaded stands there with its reason."""
+    """All named demos, sorted by name, with the error of those that cannot be loaded."""
     return [_listed(source) for source in demo_sources().values()]
 
 
 def load_demo(spec: str) -> Demo:
-    """The demo called ``spec``, or the one in a file: ``path/to/file.py:attribute``.
+    """Load the demo named ``spec``, or the one in a file: ``path/to/file.py:attribute``.
 
-    A file is loaded as a module, with its folder importable.
+    A file is loaded as a module, with its folder in ``sys.path``.
 
     Raises:
-        DemoLoadError: naming what was looked for, what was found, and what comes near it.
+        DemoLoadError: the demo does not exist or cannot be loaded; the message suggests alternatives.
     """
     path, colon, attribute = spec.rpartition(":")
     if path.endswith(".py"):
@@ -94,7 +100,7 @@ def load_demo(spec: str) -> Demo:
         raise DemoLoadError(f"expected the name of a demo or path/to/file.py:attribute, got {spec!r}")
     sources = demo_sources()
     if spec not in sources:
-        raise DemoLoadError(f"there is no demo called {spec!r}{did_you_mean(spec, sources)}")
+        raise DemoLoadError(f"there is no demo named {spec!r}{did_you_mean(spec, sources)}")
     return _load_target(sources[spec])
 
 
@@ -111,7 +117,7 @@ def _load_target(source: DemoSource) -> Demo:
     module_name, _, attribute = source.target.partition(":")
     try:
         module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:  # a package may fail to import in any way
+    except (Exception, SystemExit) as error:  # an import may raise anything
         raise DemoLoadError(f"demo {source.name!r} ({source.origin}) cannot be imported: {describe(error)}") from error
     return _demo_in(module, attribute, module_name)
 
@@ -135,14 +141,14 @@ def _execute(path: Path, name: str) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # it is somebody else's file
+    except (Exception, SystemExit) as error:  # code of the demo may raise anything
         del sys.modules[name]
         raise DemoLoadError(f"{path}{_line_in(path, error)} cannot be loaded: {describe(error)}") from error
     return module
 
 
 def _line_in(path: Path, error: BaseException) -> str:
-    """``", line 3"``: the last place of the file itself that the error went through."""
+    """``", line 3"``: the last line of the file in the traceback of the error."""
     line = error.lineno if isinstance(error, SyntaxError) and error.filename == str(path) else None
     trace = error.__traceback__
     while trace is not None:

@@ -1,4 +1,4 @@
-"""The web application of one demo."""
+"""The ASGI application that serves a demo."""
 
 from __future__ import annotations
 
@@ -30,15 +30,18 @@ _ROUTERS = (
 
 
 def create_app(demo: Demo, config: ServerConfig | None = None, *, options: BaseModel | None = None) -> FastAPI:
-    """The server of a demo as an ASGI application; its model is loaded when the application starts.
+    """The ASGI application that serves a demo; it loads the model on startup.
 
     Args:
-        config: settings; by default those of :class:`ServerConfig`.
-        options: what ``demo.build`` is given; by default ``demo.options()``.
+        demo: the demo.
+        config: the settings; by default those of :class:`ServerConfig`.
+        options: passed to ``demo.build``; by default ``demo.options()``.
 
     Raises:
         FileNotFoundError: the web client is missing.
-        ImportError, AttributeError, TypeError: the routes that the demo names cannot be had.
+        ImportError: the module of the demo's own routes cannot be imported.
+        AttributeError: that module lacks the router.
+        TypeError: the router is no ``fastapi.APIRouter``.
     """
     runtime = Runtime(demo, config or ServerConfig(), options)
 
@@ -51,19 +54,19 @@ def create_app(demo: Demo, config: ServerConfig | None = None, *, options: BaseM
     app.state.runtime = runtime
     problems.install(app)
     if runtime.config.allowed_origins:
-        _let_sites_in(app, runtime.config)
+        _add_cors(app, runtime.config)
     if runtime.config.is_loopback and runtime.config.token is None:
         app.add_middleware(HostGate, config=runtime.config)
     app.include_router(health.router)
     for router in _ROUTERS:
         app.include_router(router, prefix="/api")
     if demo.routes is not None:
-        app.include_router(_own_routes(demo.routes), prefix=page.prefix_of(demo) + "/api")
+        app.include_router(_demo_router(demo.routes), prefix=page.prefix_of(demo) + "/api")
     page.install(app, demo, runtime.config.token)
     return app
 
 
-def _let_sites_in(app: FastAPI, config: ServerConfig) -> None:
+def _add_cors(app: FastAPI, config: ServerConfig) -> None:
     app.add_middleware(
         CORSMiddleware,
         allow_origins=list(config.allowed_origins),
@@ -73,7 +76,7 @@ def _let_sites_in(app: FastAPI, config: ServerConfig) -> None:
     )
 
 
-def _own_routes(target: str) -> APIRouter:
+def _demo_router(target: str) -> APIRouter:
     module, _, attribute = target.partition(":")
     router = getattr(importlib.import_module(module), attribute)
     if not isinstance(router, APIRouter):

@@ -1,4 +1,4 @@
-"""Request bodies, read up to a limit and checked."""
+"""Request bodies: read with limits on size and time, and validated."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from .problems import Problem, pointer
 
 Model = TypeVar("Model", bound=BaseModel)
 
-MAX_PARTS = 8192
-_MAX_FAULTS = 8
+MAX_TOKENS = 8192
+
+_MAX_ERRORS = 8
 _TIMEOUT_S = 10.0
-_MAX_PLACE = 200  # characters of what a client has named
-_PART = re.compile(r'["\[{,]')
+_MAX_POINTER = 200  # characters; it repeats names that the client has chosen
+_TOKEN = re.compile(r'["\[{,]')
 _DECODER = json.JSONDecoder(strict=False)
 
 
 class Body(BaseModel):
-    """Base of request bodies: no unknown member."""
+    """Base of request bodies: unknown members are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class ContextBody(Body):
-    """The demo's typed fields that a session begins with, or begins anew with."""
+    """The demo's typed fields with which a session starts or is reset."""
 
     context: Annotated[dict[str, Any], Field(default_factory=dict)]
 
@@ -41,15 +42,54 @@ class ActiveBody(Body):
     active: StrictBool
 
 
+def json_body(model: type[BaseModel]) -> dict[str, Any]:
+    """The OpenAPI description of a JSON body that the route reads by :func:`read_model`."""
+    return {"requestBody": {"content": {"application/json": {"schema": model.model_json_schema()}}}}
+
+
 async def read_body(request: Request, limit: int) -> bytes:
-    """Errors: :class:`Problem`: 413 as soon as it is clear that there is too much, 408 when it does not come."""
+    """Read a body of at most ``limit`` bytes.
+
+    Raises:
+        Problem: the body is too large (413, as soon as that is known), too slow (408) or incomplete (400).
+    """
     try:
         return await asyncio.wait_for(_read(request, limit), _TIMEOUT_S)
     except asyncio.TimeoutError:
-        detail = f"the body has to come within {_TIMEOUT_S:g} s"
+        detail = f"The body must arrive within {_TIMEOUT_S:g} s."
         raise Problem("too-slow", detail, headers={"Connection": "close"}) from None
     except ClientDisconnect:
-        raise Problem("bad-request", "the body ended before its end") from None
+        raise Problem("bad-request", "The body is incomplete.") from None
+
+
+async def read_text(request: Request, limit: int, media_type: str) -> str:
+    """Read a body of UTF-8 text.
+
+    Raises:
+        Problem: as :func:`read_body`; the media type is wrong (415) or the body is not UTF-8 (400).
+    """
+    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if given != media_type:
+        raise Problem("media-type", f"Expected {media_type}, got {given or 'none'}.")
+    return _decode(await read_body(request, limit))
+
+
+async def read_model(request: Request, model: type[Model], limit: int) -> Model:
+    """Read a JSON body; an empty one counts as ``{}``.
+
+    Raises:
+        Problem: as :func:`read_body`; the body is not JSON (400), has too many values (413) or is invalid (422).
+    """
+    text = _decode(await read_body(request, limit)) or "{}"
+    _check_tokens(text)
+    try:
+        return model.model_validate_json(text)
+    except ValidationError as error:
+        invalid = error.errors(include_url=False, include_context=False, include_input=False)[:_MAX_ERRORS]
+    if invalid[0]["type"] == "json_invalid":
+        raise Problem("bad-request", f"The body is not JSON: {invalid[0]['msg']}")
+    errors = [(pointer(*each["loc"])[:_MAX_POINTER], each["msg"]) for each in invalid]
+    raise Problem("invalid-request", "; ".join(f"{place}: {text}" for place, text in errors), errors=errors)
 
 
 async def _read(request: Request, limit: int) -> bytes:
@@ -66,55 +106,28 @@ async def _read(request: Request, limit: int) -> bytes:
     return b"".join(chunks)
 
 
-async def read_text(request: Request, limit: int, media_type: str) -> str:
-    """Errors: :class:`Problem` (408, 413, 415, 400)."""
-    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if given != media_type:
-        raise Problem("media-type", f"expected {media_type}, got {given or 'none'}")
-    return _decoded(await read_body(request, limit))
-
-
-async def read_model(request: Request, model: type[Model], limit: int) -> Model:
-    """A JSON body; an empty one counts as ``{}``. Errors: :class:`Problem` (400, 408, 413, 422)."""
-    text = _decoded(await read_body(request, limit)) or "{}"
-    _check_parts(text)
-    try:
-        return model.model_validate_json(text)
-    except ValidationError as error:
-        faults = error.errors(include_url=False, include_context=False, include_input=False)[:_MAX_FAULTS]
-    if faults[0]["type"] == "json_invalid":
-        raise Problem("bad-request", f"the body is not JSON: {faults[0]['msg']}")
-    errors = [(pointer(*fault["loc"])[:_MAX_PLACE], fault["msg"]) for fault in faults]
-    raise Problem("invalid-request", "; ".join(f"{place}: {text}" for place, text in errors), errors=errors)
-
-
-def _decoded(body: bytes) -> str:
+def _decode(body: bytes) -> str:
     try:
         return body.decode()
     except UnicodeDecodeError:
-        raise Problem("bad-request", "the body is not UTF-8 text") from None
+        raise Problem("bad-request", "The body is not UTF-8 text.") from None
 
 
-def _check_parts(text: str) -> None:
-    """Bound what checking the body costs, which grows with its values, not with the length of its strings."""
+def _check_tokens(text: str) -> None:
+    """Bound the cost of validation, which grows with the number of values and not with the length of strings."""
     at = 0
-    for _ in range(MAX_PARTS):
-        found = _PART.search(text, at)
+    for _ in range(MAX_TOKENS):
+        found = _TOKEN.search(text, at)
         if found is None:
             return
         at = found.end()
         if found.group() == '"':
             try:
                 _, at = _DECODER.raw_decode(text, found.start())
-            except ValueError:  # no JSON from here on, which whoever reads it says better
+            except ValueError:  # not JSON from here on, which the validation reports
                 return
-    raise Problem("too-large", f"at most {MAX_PARTS} strings, commas, arrays and objects are taken")
+    raise Problem("too-large", f"The body has more than {MAX_TOKENS} strings, commas, arrays and objects.")
 
 
 def _too_large(limit: int) -> Problem:
-    return Problem("too-large", f"at most {limit} bytes are taken")
-
-
-def json_body(model: type[BaseModel]) -> dict[str, Any]:
-    """The part of an OpenAPI description that tells of such a body."""
-    return {"requestBody": {"content": {"application/json": {"schema": model.model_json_schema()}}}}
+    return Problem("too-large", f"The body has more than {limit} bytes.")

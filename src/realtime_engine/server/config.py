@@ -1,4 +1,4 @@
-"""What the person who runs the server chooses."""
+"""The settings of a server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from ..infra.encoding import ENCODER_CHOICES, MAX_BITRATE, MIN_BITRATE
 from ..infra.webrtc import IceConfig, IceServer, TurnSecret, UdpPorts
 
-_MIN_TOKEN = 8
+_MIN_TOKEN = 8  # characters
 _ABOVE_ZERO = (
     "idle_timeout_s",
     "heartbeat_s",
@@ -26,40 +26,39 @@ _ABOVE_ZERO = (
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """Settings of the server; the command line makes its flags of them.
+    """Settings of a server. The command line derives its flags and their help from them.
 
     Attributes:
-        host: address to listen on; ``0.0.0.0`` is every one of this machine.
-        port: port to listen on; 0 lets the system choose.
-        token: what a client must show before it may take a place; ``None`` asks for nothing.
-        token_file: file that holds the token, such as a container's secret; surrounding whitespace does not count.
-        open: serve everybody who reaches an address other than this machine's own, without a token.
-        idle_timeout_s: seconds without viewers and controls after which a session is over.
+        host: address to listen on; ``0.0.0.0`` listens on all interfaces.
+        port: port to listen on; 0 picks a free one.
+        token: token that clients must send to start a session; without one, every client may.
+        token_file: file that contains the token, such as a container secret; surrounding whitespace is ignored.
+        open: allow an address other than loopback without a token.
+        idle_timeout_s: seconds without viewers and controls after which a session ends.
         viewer_grace_s: seconds without viewers after which a session is paused.
-        media_age_budget_ms: greatest delay, in milliseconds, by which pacing may even out late chunks.
-        jpeg_quality: 1 (small) to 100 (good), of MJPEG and single pictures.
-        bitrate: bits per second of WebRTC video, 10 thousand to 250 million; ``None`` lets the picture's size decide.
-        encoder: what makes H.264: ``auto`` (hardware that works, else software), ``software``, ``h264_nvenc``,
+        media_age_budget_ms: maximum delay, in milliseconds, that pacing may add to smooth out late chunks.
+        jpeg_quality: quality of MJPEG and snapshots, from 1 (smallest) to 100 (best).
+        bitrate: bits per second of video, 10 thousand to 250 million; derived from the frame size by default.
+        encoder: H.264 encoder: ``auto`` (hardware if it works, else software), ``software``, ``h264_nvenc``,
             ``h264_vaapi`` or ``h264_videotoolbox``.
-        ice_servers: STUN and TURN servers, for viewers and for this side.
-        turn_secret: shared with the TURN server, to make each viewer credentials for a day.
-        relay_only: send video by the TURN server and no other way.
-        udp_ports: UDP ports for video, such as ``50000-50100``; by default the system chooses.
-        public_address: IP address that viewers send to instead of this machine's own, behind a NAT or in a container.
-        otel: send the times of frames as OpenTelemetry spans, to where ``OTEL_EXPORTER_OTLP_ENDPOINT`` says.
-        recordings: folder for recordings, which sessions may make then; without one there are none.
-        recording_max_bytes: size of one recording.
-        recordings_max_bytes: size of everything in that folder.
-        allowed_origins: other sites, such as ``https://example.org``, whose pages may use this server.
-        heartbeat_s: seconds without news after which a connection is given a sign of life.
-        max_body_bytes: size of the largest request that is read.
-        record_controls: folder into which each session's controls are written as a log that ``realtime-engine run``
-            reads.
-        stall_timeout_s: seconds without an answer of the engine after which its step counts as stuck.
-        shutdown_timeout_s: seconds that running requests and the engine have to end.
+        ice_servers: STUN or TURN server, for viewers and for the server.
+        turn_secret: shared secret of the TURN server, from which each viewer gets credentials valid for a day.
+        relay_only: send video through the TURN server only.
+        udp_ports: range of UDP ports for video, such as ``50000-50100``; chosen by the system by default.
+        public_address: IP address that viewers send to, for a server behind a NAT or in a container.
+        otel: export frame times as OpenTelemetry spans to ``OTEL_EXPORTER_OTLP_ENDPOINT``.
+        recordings: directory for recordings; recording is disabled without one.
+        recording_max_bytes: maximum size of one recording, in bytes.
+        recordings_max_bytes: maximum size of all recordings together, in bytes.
+        allowed_origins: origin of another site, such as ``https://example.org``, whose pages may use this server.
+        heartbeat_s: keep-alive interval of an idle connection, in seconds.
+        max_body_bytes: maximum size of a request body, in bytes.
+        record_controls: directory for control logs, one for each session, which ``realtime-engine run`` replays.
+        stall_timeout_s: seconds without a reply of the engine after which it counts as not responding.
+        shutdown_timeout_s: seconds that open requests and the engine get to finish at shutdown.
 
     Raises:
-        ValueError: naming the field.
+        ValueError: a setting is invalid; the message names it.
     """
 
     host: str = "127.0.0.1"
@@ -97,7 +96,7 @@ class ServerConfig:
         for name in ("viewer_grace_s", "media_age_budget_ms"):
             _check_number(name, getattr(self, name), above_zero=False)
         if not isinstance(self.port, int) or not 0 <= self.port <= 65535:
-            raise ValueError(f"port must be a number from 0 to 65535, got {self.port!r}")
+            raise ValueError(f"port must be an integer from 0 to 65535, got {self.port!r}")
         if not isinstance(self.jpeg_quality, int) or not 1 <= self.jpeg_quality <= 100:
             raise ValueError(f"jpeg_quality must be an integer from 1 to 100, got {self.jpeg_quality!r}")
         if self.bitrate is not None and not (
@@ -111,13 +110,13 @@ class ServerConfig:
         for origin in self.allowed_origins:
             _check_origin(origin)
         if self.recordings is not None and not _is_writable(self.recordings):
-            raise ValueError(f"recordings must be a folder that exists and can be written to, got {self.recordings!r}")
-        self._check_reach()
+            raise ValueError(f"recordings must be an existing, writable directory, got {self.recordings!r}")
+        self._check_exposure()
         self._make_ice()
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only programs of this machine can reach the server."""
+        """Whether the server is reachable from this machine only."""
         if self.host == "localhost":
             return True
         try:
@@ -127,7 +126,7 @@ class ServerConfig:
 
     @property
     def ice(self) -> IceConfig:
-        """How WebRTC finds addresses."""
+        """The ICE settings of WebRTC."""
         return self._make_ice()
 
     def _read_token(self, path: str) -> None:
@@ -149,13 +148,13 @@ class ServerConfig:
             public_address=self.public_address,
         )
 
-    def _check_reach(self) -> None:
+    def _check_exposure(self) -> None:
         if self.token is not None and len(self.token) < _MIN_TOKEN:
-            raise ValueError(f"token must be {_MIN_TOKEN} characters or longer, or anybody would guess it")
+            raise ValueError(f"token must have at least {_MIN_TOKEN} characters")
         if not self.is_loopback and self.token is None and not self.open:
             raise ValueError(
-                f"host {self.host!r} can be reached from other machines: set a token (--token) that clients must show, "
-                "or set open (--open) to serve everybody who comes"
+                f"host {self.host!r} is reachable from other machines: set a token (--token) that clients must send, "
+                "or set open (--open) to allow every client"
             )
 
 
@@ -165,8 +164,8 @@ def _check_number(name: str, value: object, *, above_zero: bool) -> None:
         raise ValueError(f"{name} must be a number {'above 0' if above_zero else 'of 0 or more'}, got {value!r}")
 
 
-def _is_writable(folder: str) -> bool:
-    return os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
+def _is_writable(directory: str) -> bool:
+    return os.path.isdir(directory) and os.access(directory, os.W_OK | os.X_OK)
 
 
 def _check_origin(origin: str) -> None:

@@ -1,4 +1,4 @@
-"""The engine's life inside the server: built on a thread while HTTP is already up, then run until the server stops."""
+"""Runs the engine inside the server: loads it on a thread while HTTP is already up, then serves until shutdown."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from ..infra.loading import LoadProgress, listening_to_progress
 
 logger = logging.getLogger(__name__)
 
-_UNREAD_CHUNKS = 8
-_FOR_PEOPLE = (RealtimeEngineError, MissingDependencyError)  # they say what to do; a trace would hide it
+_MAX_UNREAD_CHUNKS = 8
+_EXPECTED = (RealtimeEngineError, MissingDependencyError)  # logged without a traceback: the message says what to do
 
 
 class EngineState(str, enum.Enum):
-    """What the engine is up to."""
+    """The state of the engine."""
 
     LOADING = "loading"
     READY = "ready"
@@ -43,23 +43,26 @@ class _Built(NamedTuple):
 
 
 class EngineHost:
-    """Builds the engine of a demo and runs it.
+    """Loads and runs the engine of a demo.
 
     Args:
-        recorder: told of all that the engine puts out.
+        demo: the demo.
+        options: passed to ``demo.build``.
+        recorder: records control logs; ``None`` if control logging is disabled.
 
     Attributes:
-        inbox, outbox: the way to and from the engine; they exist before it does.
+        inbox: messages to the engine.
+        outbox: chunks and events from the engine.
         monitor: counters of its loop; an engine with its own ``serve`` updates them if that accepts ``monitor``.
-        state: set by the host.
-        manifest: ``None`` until the engine is ready.
-        error: why it failed, a line for a person.
-        progress: what the model says of its loading.
+        state: whether the engine is loading, ready or failed.
+        manifest: what the engine declares; ``None`` until it is ready.
+        error: why it failed, a line for people; ``None`` if it has not.
+        progress: the progress of loading, as the model reports it.
     """
 
     def __init__(self, demo: Demo, options: BaseModel | None, recorder: ControlRecorder | None = None) -> None:
         self.inbox = Inbox()
-        self.outbox = Outbox(maxsize=_UNREAD_CHUNKS) if recorder is None else recorder.outbox(_UNREAD_CHUNKS)
+        self.outbox = Outbox(maxsize=_MAX_UNREAD_CHUNKS) if recorder is None else recorder.outbox(_MAX_UNREAD_CHUNKS)
         self.monitor = ServeMonitor()
         self.state = EngineState.LOADING
         self.manifest: EngineManifest | None = None
@@ -70,38 +73,38 @@ class EngineHost:
         self._stop = asyncio.Event()
 
     async def run(self) -> None:
-        """Build the engine and run it until :meth:`stop`. Never raises; :attr:`state` tells how it went."""
+        """Load the engine and run it until :meth:`stop`. Never raises; :attr:`state` has the outcome."""
         try:
             built = await _on_thread(self._build)
             self.manifest = built.manifest
             self.state = EngineState.READY
             logger.info("the model of demo %r is ready", self._demo.name)
-            await self._drive(built.engine)
-        except Exception as error:  # whatever the model raises, the server lives to tell
+            await self._serve(built.engine)
+        except Exception as error:  # a model may raise anything, and the server must report it
             reason = describe(error)
-            trace = None if isinstance(error, _FOR_PEOPLE) else error
+            trace = None if isinstance(error, _EXPECTED) else error
             logger.error("the model of demo %r failed: %s", self._demo.name, reason, exc_info=trace)
             self._fail(reason)
         else:
             if not self._stop.is_set():
-                logger.error("the engine of demo %r ended by itself", self._demo.name)
-                self._fail("the engine ended by itself")
+                logger.error("the engine of demo %r stopped unexpectedly", self._demo.name)
+                self._fail("the engine stopped unexpectedly")
         finally:
             self.outbox.close()
 
     def stop(self) -> None:
-        """Let the engine finish its step and end."""
+        """Stop the engine after its current step."""
         self._stop.set()
 
     def _build(self) -> _Built:
-        with listening_to_progress(self._note_progress):
+        with listening_to_progress(self._on_progress):
             engine = self._demo.build_engine(self._options)
         return _Built(engine, engine.manifest())
 
-    def _note_progress(self, progress: LoadProgress) -> None:
+    def _on_progress(self, progress: LoadProgress) -> None:
         self.progress = progress
 
-    async def _drive(self, engine: RealtimeInterface) -> None:
+    async def _serve(self, engine: RealtimeInterface) -> None:
         await run_engine(
             engine,
             self.inbox,
@@ -117,7 +120,7 @@ class EngineHost:
 
 
 async def _on_thread(build: Callable[[], _Built]) -> _Built:
-    """Run ``build`` on a thread that nobody waits for: a model that loads for minutes does not keep the server up."""
+    """Run ``build`` on a daemon thread, so that a model that loads for minutes does not delay the shutdown."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[_Built] = loop.create_future()
 
@@ -134,7 +137,7 @@ async def _on_thread(build: Callable[[], _Built]) -> _Built:
             built = build()
         except Exception as error:
             call_soon(loop, finish, None, error)
-        except BaseException as error:  # such as SystemExit out of a model's own start-up code
+        except BaseException as error:  # such as SystemExit in a model's own start-up code
             call_soon(loop, finish, None, RuntimeError(describe(error)))
         else:
             call_soon(loop, finish, built, None)

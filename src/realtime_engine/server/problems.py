@@ -1,4 +1,4 @@
-"""What goes wrong with a request, as problem details (RFC 9457) with a stable ``type``."""
+"""Problem details (RFC 9457): every error response has a stable ``type``."""
 
 from __future__ import annotations
 
@@ -15,52 +15,54 @@ from starlette.exceptions import HTTPException
 logger = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
-_MAX_FAULTS = 8
 TYPE_PREFIX = "urn:realtime-engine:problem:"
 
 TITLES: Mapping[str, tuple[int, str]] = {
-    "bad-request": (400, "The request cannot be understood"),
-    "bad-offer": (400, "The SDP offer cannot be answered"),
-    "bad-candidate": (400, "The ICE candidates cannot be used"),
-    "token": (401, "The token is missing or wrong"),
-    "origin": (403, "Pages of that site may not use this server"),
-    "host": (403, "This server does not answer to that name"),
-    "not-found": (404, "There is nothing here"),
-    "no-session": (404, "There is no such session"),
-    "no-viewer": (404, "There is no such connection"),
-    "no-video-input": (404, "The demo takes no video"),
-    "no-recordings": (404, "The server keeps no recordings"),
-    "no-recording": (404, "There is no such recording"),
-    "no-frame": (404, "There is no picture yet"),
-    "method": (405, "That cannot be done here"),
-    "too-slow": (408, "The request did not come in time"),
+    "bad-request": (400, "The request is malformed"),
+    "bad-offer": (400, "The SDP offer is invalid or not supported"),
+    "bad-candidate": (400, "The ICE candidates are invalid"),
+    "token": (401, "The token is missing or invalid"),
+    "origin": (403, "The origin is not allowed"),
+    "host": (403, "The host name is not allowed"),
+    "not-found": (404, "Not found"),
+    "no-session": (404, "The session does not exist"),
+    "no-viewer": (404, "The connection does not exist"),
+    "no-video-input": (404, "The demo does not take video"),
+    "no-recordings": (404, "Recording is disabled"),
+    "no-recording": (404, "The recording does not exist"),
+    "no-frame": (404, "No frame is available yet"),
+    "method": (405, "Method not allowed"),
+    "too-slow": (408, "The request timed out"),
     "recording-runs": (409, "The session is being recorded"),
-    "session-over": (410, "The session is over"),
-    "precondition": (412, "The connection is another one by now"),
+    "session-over": (410, "The session has ended"),
+    "precondition": (412, "The connection has changed (If-Match failed)"),
     "too-large": (413, "The request is too large"),
-    "media-type": (415, "The body is of the wrong media type"),
-    "invalid-request": (422, "The request does not have the form that is expected"),
-    "invalid-context": (422, "The session cannot begin with these fields"),
-    "internal": (500, "The server failed"),
+    "media-type": (415, "Unsupported media type"),
+    "invalid-request": (422, "The request is invalid"),
+    "invalid-context": (422, "The session context is invalid"),
+    "internal": (500, "Internal server error"),
     "engine-failed": (500, "The model failed"),
     "loading": (503, "The model is loading"),
-    "full": (503, "All places are taken"),
-    "no-webrtc": (503, "WebRTC cannot be had now"),
-    "stalled": (503, "The model does not get on"),
+    "full": (503, "All sessions are in use"),
+    "no-webrtc": (503, "WebRTC is currently unavailable"),
+    "stalled": (503, "The model is not responding"),
     "closing": (503, "The server is shutting down"),
     "no-storage": (507, "The recording cannot be stored"),
 }
-"""Kind of problem -> its status and title; the kind ends its ``type``."""
+"""Status and title by kind; a problem's ``type`` is :data:`TYPE_PREFIX` and its kind."""
+
+_MAX_ERRORS = 8
 
 
 class Problem(Exception):
-    """A request that is answered with a problem.
+    """An error response.
 
     Args:
-        kind: one of :data:`TITLES`.
-        detail: a sentence for a person.
-        errors: what is wrong where: JSON Pointer (RFC 6901, as a fragment) and a sentence.
-        headers: more headers for the answer.
+        kind: a key of :data:`TITLES`.
+        detail: a sentence for people.
+        errors: what is wrong with which part of the request: pairs of a JSON Pointer (RFC 6901, as a URI fragment) and
+            a sentence.
+        headers: additional headers.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Problem(Exception):
         self.headers = dict(headers or {})
 
     def response(self) -> Response:
+        """The ``application/problem+json`` response."""
         body: dict[str, Any] = {
             "type": TYPE_PREFIX + self.kind,
             "title": self.title,
@@ -91,8 +94,14 @@ class Problem(Exception):
 
 
 def stalled() -> Problem:
-    detail = "The model has been at one step for long: try again later."
+    """The engine has not replied in time."""
+    detail = "The current model step has not finished. Try again later."
     return Problem("stalled", detail, headers={"Retry-After": "5"})
+
+
+def session_over(reason: str = "") -> Problem:
+    """The session has ended, for ``reason`` if it is known."""
+    return Problem("session-over", f"The session has ended{f' ({reason})' if reason else ''}. Start a new one.")
 
 
 def pointer(*path: str | int) -> str:
@@ -101,7 +110,7 @@ def pointer(*path: str | int) -> str:
 
 
 def install(app: FastAPI) -> None:
-    """Let every error of ``app`` be answered with a problem."""
+    """Answer every error of ``app`` with a problem."""
     app.add_exception_handler(Problem, _answer_problem)
     app.add_exception_handler(HTTPException, _answer_http)
     app.add_exception_handler(RequestValidationError, _answer_invalid)
@@ -124,13 +133,13 @@ async def _answer_http(request: Request, error: Exception) -> Response:
 
 
 async def _answer_invalid(request: Request, error: Exception) -> Response:
-    """Parameters of the address; what bodies hold is checked where they are read."""
+    """Path and query parameters; bodies are checked where they are read."""
     assert isinstance(error, RequestValidationError)
-    faults = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()[:_MAX_FAULTS]]
-    return Problem("invalid-request", "; ".join(faults)).response()
+    texts = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:_MAX_ERRORS]]
+    return Problem("invalid-request", "; ".join(texts)).response()
 
 
 async def _answer_unexpected(request: Request, error: Exception) -> Response:
-    """The log has the cause, which Starlette lets pass on to the server; a stranger is told nothing of it."""
+    """Starlette re-raises the error, so that the log has the cause; the client gets no details."""
     logger.error("%s %s failed", request.method, request.url.path)
-    return Problem("internal", "Something went wrong that nobody expected; the server's log says what.").response()
+    return Problem("internal", "Internal server error. See the server log for details.").response()

@@ -1,4 +1,4 @@
-"""Everything behind the routes of one server, from its start to its end."""
+"""The state behind the routes of one server: its engine, its sessions and what they share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from fastapi import Request
 from pydantic import BaseModel
 from starlette.requests import HTTPConnection
 
@@ -27,7 +26,7 @@ from ..infra.telemetry.server_stats import LoopMonitor
 from ..infra.webrtc import Reachability, ReachabilityKind, find_reachability
 from .config import ServerConfig
 from .engine_host import EngineHost, EngineState
-from .metrics import Measured, Metrics
+from .metrics import Metrics, MetricSources
 from .problems import Problem
 from .resources import ServerResources
 from .sessions.registry import Sessions
@@ -39,111 +38,138 @@ _READY = {"message": "Ready", "fraction": 1.0}
 
 
 class Runtime:
-    """The engine, its sessions and what they share. Made before the event loop runs, used on it.
+    """The engine of a server and its sessions. Created before the event loop runs, and used on it.
+
+    Args:
+        demo: the demo that is served.
+        config: the settings of the server.
+        options: passed to ``demo.build``; by default ``demo.options()``.
 
     Attributes:
-        host: set while the server runs.
-        totals: the times of the frames of all sessions.
-        recordings: where they are kept; ``None`` if there are none.
-        route: which way viewers will come by WebRTC; ``None`` until it is known.
+        demo: as given.
+        config: as given.
+        host: loads and runs the engine; set while the server runs.
+        metrics: the Prometheus metrics; set while the server runs.
+        route: how WebRTC viewers can reach the server; ``None`` until it is known.
+        totals: frame times over all sessions.
+        recordings: storage of recordings; ``None`` if recording is disabled.
     """
 
     def __init__(self, demo: Demo, config: ServerConfig, options: BaseModel | None) -> None:
         self.demo = demo
         self.config = config
-        self.options = options
         self.host: EngineHost
         self.metrics: Metrics
         self.route: Reachability | None = None
+        self.totals = FrameTotals(on_joined=SpanSender.exporting().send if config.otel else None)
+        self.recordings = _recording_store(config)
+        self._options = options
         self._sessions: Sessions | None = None
         self._jpeg = JpegEncoder(config.jpeg_quality)
         self._copies = CopyStats()
-        self.totals = FrameTotals(on_joined=SpanSender.exporting().send if config.otel else None)
-        self.recordings = _store(config)
         self._encoders: Encoders
         self._pool: ThreadPoolExecutor
         self._recorder: ControlRecorder | None = None
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Load and run the engine for as long as this is entered; everything has ended afterwards, in bounded time."""
-        if self.config.record_controls is not None:
-            options = self.options or (None if self.demo.options is None else self.demo.options())
-            self._recorder = ControlRecorder(self.config.record_controls, self.demo.name, options)
-        self.host = EngineHost(self.demo, self.options, self._recorder)
-        lateness = LoopMonitor()
-        self.metrics = Metrics(Measured(self.host, lateness, self._copies, lambda: self._sessions, self.totals))
+        """Load and run the engine inside the context; on exit everything ends, in bounded time."""
+        self._recorder = self._control_recorder()
+        self.host = EngineHost(self.demo, self._options, self._recorder)
+        loop_monitor = LoopMonitor()
+        self.metrics = Metrics(
+            MetricSources(self.host, loop_monitor, self._copies, lambda: self._sessions, self.totals)
+        )
         self._encoders = await asyncio.to_thread(choose_encoders, self.config.encoder, self._copies)
         self._pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="media")
         engine = asyncio.create_task(self.host.run(), name="engine")
-        route = asyncio.create_task(self._find_reachability(), name="find the route of viewers")
-        lateness.start()
+        route = asyncio.create_task(self._find_route(), name="find the WebRTC route")
+        loop_monitor.start()
         try:
             yield
         finally:
-            await self._end(engine)
-            await route  # which ends by itself, soon: cut off, it would leave sockets open
-            lateness.stop()
+            await self._shut_down(engine)
+            await route  # ends soon; cancelled, it would leave sockets open
+            loop_monitor.stop()
 
     @property
     def sessions(self) -> Sessions:
-        """Errors: :class:`Problem` while the engine loads (503), and when it has failed (500)."""
+        """The sessions of the engine.
+
+        Raises:
+            Problem: the engine is loading (503) or has failed (500).
+        """
         host = self.host
         if host.state is EngineState.FAILED:
             raise Problem("engine-failed", host.error or "The model failed.")
         if host.manifest is None:
             raise Problem("loading", "The model is loading.", headers={"Retry-After": "1"})
         if self._sessions is None:
-            equipment = ServerResources(
-                self.demo,
-                self.config,
-                host.manifest,
-                host.inbox,
-                host.outbox,
-                self._jpeg,
-                self._pool,
-                self._encoders,
-                self._copies,
-                self.totals,
-                self.recordings,
-                self._recorder,
+            resources = ServerResources(
+                demo=self.demo,
+                config=self.config,
+                manifest=host.manifest,
+                inbox=host.inbox,
+                outbox=host.outbox,
+                monitor=host.monitor,
+                jpeg=self._jpeg,
+                pool=self._pool,
+                encoders=self._encoders,
+                copies=self._copies,
+                totals=self.totals,
+                recordings=self.recordings,
+                recorder=self._recorder,
             )
-            self._sessions = Sessions(equipment)
+            self._sessions = Sessions(resources)
         return self._sessions
-
-    def session(self, session_id: str, token: str | None) -> DemoSession:
-        """The session that ``token`` opens. Errors: :class:`Problem`."""
-        return self._had(session_id).get(session_id, token)
-
-    def find_session(self, session_id: str, token: str | None) -> DemoSession | None:
-        """As :meth:`session`, until the engine has let go of it; ``None`` from then on."""
-        return self._had(session_id).find(session_id, token)
 
     @property
     def is_stalled(self) -> bool:
-        """Whether the engine has been at one step for long."""
+        """Whether the engine has not responded for ``stall_timeout_s``."""
         return self._sessions is not None and self._sessions.stalled_s > self.config.stall_timeout_s
 
+    def session(self, session_id: str, token: str | None) -> DemoSession:
+        """The session with this id and token.
+
+        Raises:
+            Problem: as :meth:`Sessions.get`.
+        """
+        return self._existing_sessions(session_id).get(session_id, token)
+
+    def find_session(self, session_id: str, token: str | None) -> DemoSession | None:
+        """As :meth:`session`, until the engine has detached it; ``None`` afterwards.
+
+        Raises:
+            Problem: as :meth:`Sessions.find`.
+        """
+        return self._existing_sessions(session_id).find(session_id, token)
+
     def end_streams(self) -> None:
-        """Let responses and connections that would never end by themselves come to an end."""
+        """End all responses and connections that have no end of their own."""
         if self._sessions is not None:
-            self._sessions.begin_close()
+            self._sessions.close_streams()
 
     def progress(self) -> dict[str, Any]:
-        """What the page shows while it waits."""
+        """The progress of loading, for the page."""
         return dict(_READY) if self.host.state is EngineState.READY else self.host.progress._asdict()
 
-    async def _find_reachability(self) -> None:
-        self.route = await find_reachability(self.config.ice, page_on_loopback=self.config.is_loopback)
-        is_wanting = self.route.kind is ReachabilityKind.NONE or bool(self.route.silent)
-        logger.log(logging.WARNING if is_wanting else logging.INFO, "WebRTC: %s", self.route)
+    def _control_recorder(self) -> ControlRecorder | None:
+        if self.config.record_controls is None:
+            return None
+        options = self._options or (None if self.demo.options is None else self.demo.options())
+        return ControlRecorder(self.config.record_controls, self.demo.name, options)
 
-    def _had(self, session_id: str) -> Sessions:
+    async def _find_route(self) -> None:
+        self.route = await find_reachability(self.config.ice, page_on_loopback=self.config.is_loopback)
+        is_limited = self.route.kind is ReachabilityKind.NONE or bool(self.route.silent)
+        logger.log(logging.WARNING if is_limited else logging.INFO, "WebRTC: %s", self.route)
+
+    def _existing_sessions(self, session_id: str) -> Sessions:
         if self._sessions is None:
             raise Problem("no-session", f"There is no session {session_id!r}.")
         return self._sessions
 
-    async def _end(self, engine: asyncio.Task[None]) -> None:
+    async def _shut_down(self, engine: asyncio.Task[None]) -> None:
         timeout_s = self.config.shutdown_timeout_s
         if self._sessions is not None:
             await self._sessions.close(timeout_s / 2)
@@ -152,14 +178,21 @@ class Runtime:
             engine.cancel()
         _, unfinished = await asyncio.wait({engine}, timeout=timeout_s / 2)
         if unfinished:
-            logger.error("the engine did not end within %.1f s: its step goes on and is left alone", timeout_s / 2)
+            logger.error("the engine did not stop within %.1f s; its current step is abandoned", timeout_s / 2)
             await _abandon(engine)
         self._pool.shutdown(wait=False, cancel_futures=True)
         if self._recorder is not None:
             await asyncio.to_thread(self._recorder.close)
 
 
-def _store(config: ServerConfig) -> RecordingStore | None:
+def runtime_of(connection: HTTPConnection) -> Runtime:
+    """The runtime of the application that handles this connection."""
+    runtime = connection.app.state.runtime
+    assert isinstance(runtime, Runtime)
+    return runtime
+
+
+def _recording_store(config: ServerConfig) -> RecordingStore | None:
     if config.recordings is None:
         return None
     return RecordingStore(
@@ -170,19 +203,7 @@ def _store(config: ServerConfig) -> RecordingStore | None:
 
 
 async def _abandon(engine: asyncio.Task[None]) -> None:
-    """The first cancel still waits for the step to end, the second does not."""
+    """Cancel until the task ends: the first cancel still waits for the step, the second does not."""
     while not engine.done():
         engine.cancel()
         await asyncio.wait({engine}, timeout=0.05)
-
-
-def runtime_of(connection: HTTPConnection) -> Runtime:
-    """The runtime behind the app that serves this connection."""
-    runtime = connection.app.state.runtime
-    assert isinstance(runtime, Runtime)
-    return runtime
-
-
-def get_runtime(request: Request) -> Runtime:
-    """:func:`runtime_of` as a dependency of routes."""
-    return runtime_of(request)

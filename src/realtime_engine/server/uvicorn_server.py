@@ -1,4 +1,4 @@
-"""The web server under the application: sockets that hold little, and an end that comes."""
+"""uvicorn with small socket buffers and a bounded shutdown."""
 
 from __future__ import annotations
 
@@ -17,25 +17,29 @@ from .config import ServerConfig
 
 try:
     import resource
-except ImportError:  # Windows has no such limit
+except ImportError:  # not on Windows
     resource = None  # type: ignore[assignment]
 
 _SECRET = re.compile(r"\btoken=[^&\s\"]+")
-_LARGEST_CONTROL_FRAME = 1024 * 1024
-_PING_S = 5.0
+_MAX_MESSAGE_BYTES = 1024 * 1024
+_PING_INTERVAL_S = 5.0
 
 
 class DemoServer(uvicorn.Server):
-    """uvicorn, listening where the configuration says.
+    """A uvicorn server that listens as configured.
 
-    Before it waits for open responses to end, it tells the application's endless ones to do so.
+    On shutdown it ends the application's endless responses before it waits for open ones.
 
     Args:
         app: from :func:`~realtime_engine.server.app.create_app`.
-        settings: more settings of ``uvicorn.Config``, such as ``log_level``.
+        config: names the address and the shutdown timeout.
+        settings: additional settings of ``uvicorn.Config``, such as ``log_level``.
+
+    Attributes:
+        listener: the listening socket.
 
     Raises:
-        OSError: the address cannot be had.
+        OSError: the address is not available.
     """
 
     def __init__(self, app: FastAPI, config: ServerConfig, **settings: Any) -> None:
@@ -46,12 +50,12 @@ class DemoServer(uvicorn.Server):
                 app,
                 **{
                     "lifespan": "on",
-                    "loop": "asyncio",  # uvloop saves nothing here, and its timers come later
+                    "loop": "asyncio",  # uvloop saves nothing here, and its timers are less precise
                     "ws": "websockets-sansio",
-                    "ws_max_size": _LARGEST_CONTROL_FRAME,
-                    "ws_ping_interval": _PING_S,
-                    "ws_ping_timeout": _PING_S,
-                    "ws_per_message_deflate": False,  # encoded video does not get smaller
+                    "ws_max_size": _MAX_MESSAGE_BYTES,
+                    "ws_ping_interval": _PING_INTERVAL_S,
+                    "ws_ping_timeout": _PING_INTERVAL_S,
+                    "ws_per_message_deflate": False,  # encoded video does not compress
                     "timeout_graceful_shutdown": math.ceil(config.shutdown_timeout_s),
                     "server_header": False,
                     **settings,
@@ -65,36 +69,37 @@ class DemoServer(uvicorn.Server):
 
     @property
     def url(self) -> str:
-        """Where a browser on this machine finds it."""
+        """The address for a browser on this machine."""
         host, port = self.listener.getsockname()[:2]
         if host in ("0.0.0.0", "::"):
             host = "127.0.0.1" if host == "0.0.0.0" else "::1"
         return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve on an event loop of its own; returns after Ctrl-C."""
+        """Serve on a new event loop; returns after Ctrl-C."""
         with contextlib.suppress(KeyboardInterrupt):
             super().run(sockets)
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until a signal comes or ``should_exit`` is set."""
+        """Serve until a signal arrives or ``should_exit`` is set."""
         await super().serve(sockets or [self.listener])
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End all streams, then wait for open responses."""
         self._runtime.end_streams()
         await super().shutdown(sockets)
 
 
 def allow_many_connections() -> None:
-    """Let the process open as many files as the system allows it: each connection is one."""
+    """Raise the limit of open files to the hard limit: each connection is one."""
     if resource is not None:
-        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        with contextlib.suppress(OSError, ValueError):  # some systems allow less than they say
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with contextlib.suppress(OSError, ValueError):  # some systems allow less than they report
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def hide_tokens(record: logging.LogRecord) -> bool:
-    """A filter that keeps the tokens of addresses out of the log."""
+    """A log filter that masks the tokens in URLs."""
     if isinstance(record.args, tuple):
         record.args = tuple(
             _SECRET.sub("token=...", value) if isinstance(value, str) else value for value in record.args
@@ -103,5 +108,5 @@ def hide_tokens(record: logging.LogRecord) -> bool:
 
 
 def hide_refused_handshakes(record: logging.LogRecord) -> bool:
-    """uvicorn takes a WebSocket that was answered by a problem for one that was not answered at all."""
+    """A log filter: uvicorn reports a WebSocket refused with a problem as one without a response."""
     return not (isinstance(record.msg, str) and record.msg.startswith("ASGI callable returned without completing"))

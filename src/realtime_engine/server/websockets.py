@@ -1,4 +1,4 @@
-"""What the WebSockets of a session have in common: who is let in, and how they come to an end."""
+"""What the WebSockets of a session share: the handshake, their tasks and the closing handshake."""
 
 from __future__ import annotations
 
@@ -12,22 +12,21 @@ from fastapi import WebSocket, WebSocketDisconnect
 
 from .problems import Problem
 from .runtime import runtime_of
-from .security import bearer_or_query, is_allowed_origin, refuse_handshake
+from .security import bearer_or_query, forbidden_origin, is_allowed_origin, refuse_handshake
 from .sessions.session import DemoSession
 
 logger = logging.getLogger(__name__)
 
 GOING_AWAY, POLICY_VIOLATION, TOO_SLOW = 1001, 1008, 1013  # RFC 6455, section 7.4.1, and its registry
 
-_FAREWELL_S = 1.0
+_CLOSE_TIMEOUT_S = 1.0
 
 
-async def admit(socket: WebSocket, session_id: str) -> DemoSession | None:
-    """Accept the handshake of the session's owner; anybody else is refused, and ``None`` comes back."""
+async def open_socket(socket: WebSocket, session_id: str) -> DemoSession | None:
+    """Accept the handshake of the session's owner and return the session; refuse any other and return ``None``."""
     runtime = runtime_of(socket)
     if not is_allowed_origin(socket, runtime.config.allowed_origins):
-        origin = socket.headers.get("origin")
-        await refuse_handshake(socket, Problem("origin", f"{origin} is not among the allowed origins"))
+        await refuse_handshake(socket, forbidden_origin(socket))
         return None
     try:
         session = runtime.session(session_id, bearer_or_query(socket))
@@ -38,8 +37,8 @@ async def admit(socket: WebSocket, session_id: str) -> DemoSession | None:
     return session
 
 
-async def until_first(*parts: Coroutine[Any, Any, object]) -> None:
-    """Run the parts of a connection until one of them returns, and end the others; a failure is logged."""
+async def run_until_first(*parts: Coroutine[Any, Any, object]) -> None:
+    """Run the parts of a connection until one returns, and cancel the others. Failures are logged."""
     tasks = {asyncio.create_task(part) for part in parts}
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -51,7 +50,7 @@ async def until_first(*parts: Coroutine[Any, Any, object]) -> None:
                 logger.error("a WebSocket connection failed", exc_info=outcome)
 
 
-async def say_goodbye(farewell: Coroutine[Any, Any, None]) -> None:
-    """Run the last words of a connection, for a second at most; the client may have gone already."""
+async def close_in_time(closing: Coroutine[Any, Any, None]) -> None:
+    """Run the end of a connection for at most a second; the client may have disconnected."""
     with contextlib.suppress(WebSocketDisconnect, RuntimeError, asyncio.TimeoutError):
-        await asyncio.wait_for(farewell, _FAREWELL_S)
+        await asyncio.wait_for(closing, _CLOSE_TIMEOUT_S)

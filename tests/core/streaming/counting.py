@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Literal, NamedTuple
 
 from realtime_engine import EngineManifest
 from realtime_engine.core.streaming import (
@@ -13,6 +14,7 @@ from realtime_engine.core.streaming import (
     LocalStageActor,
     StreamingEdgeSpec,
     StreamingEngine,
+    StreamingLastOutput,
     StreamingPipelineSpec,
     StreamingSessionCloseReason,
     StreamingSessionContext,
@@ -42,11 +44,13 @@ class CountingModel:
 
     Attributes:
         before_act: called with each invocation of the second stage.
+        is_last: whether the rollout ends with this invocation of the second stage.
         closed: (stage, session, epoch) of each call of a session closer.
     """
 
     def __init__(self) -> None:
         self.before_act: Hook = lambda work: None
+        self.is_last: Callable[[StreamingStageInvocation], bool] = lambda work: False
         self.seeds: dict[str, int] = {}
         self.totals: dict[str, int] = {}
         self.closed: list[tuple[str, str, int]] = []
@@ -74,7 +78,7 @@ class CountingModel:
         seed = work.inputs["plan"]
         assert isinstance(seed, int)
         made = Made(session_id, work.key.session_epoch, seed, work.key.sequence_id, total, move, request.events)
-        return {"chunk": made}
+        return {"chunk": StreamingLastOutput(made) if self.is_last(work) else made}
 
     def close_plan(self, context: StreamingSessionContext, reason: StreamingSessionCloseReason) -> None:
         self.closed.append(("plan", context.session_id, context.session_epoch))
@@ -100,12 +104,18 @@ SPEC = StreamingPipelineSpec(
 )
 
 
-def counting_engine(model: CountingModel, max_sessions: int = 4, rate_hz: float = 1000.0) -> StreamingEngine:
+def counting_engine(
+    model: CountingModel,
+    max_sessions: int = 4,
+    rate_hz: float = 1000.0,
+    on_detach: Literal["cancel", "drain"] = "cancel",
+) -> StreamingEngine:
     actors = {
         "plan": LocalStageActor(model.plan, name="plan", session_closer=model.close_plan),
         "act": LocalStageActor(model.act, name="act", session_closer=model.close_act),
     }
-    return StreamingEngine(SPEC, actors, EngineManifest(max_sessions, rate_hz=rate_hz))
+    spec = replace(SPEC, on_detach=on_detach)
+    return StreamingEngine(spec, actors, EngineManifest(max_sessions, rate_hz=rate_hz))
 
 
 class Turnstile:

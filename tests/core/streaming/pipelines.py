@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from realtime_engine.core.streaming.graph import PipelineGraph
 from realtime_engine.core.streaming.scheduler import Scheduler
@@ -108,9 +108,14 @@ class Bench:
         self.scheduler.accept(session, sequence_id, {name: (name, sequence_id) for name in names})
         self.collect()
 
-    def answer(self, work: StageWork, error: BaseException | None = None) -> None:
+    def answer(
+        self, work: StageWork, error: BaseException | None = None, wrap: Callable[[object], object] | None = None
+    ) -> None:
+        """Answer with an error, or with outputs, which ``wrap`` is applied to."""
         self.works.remove(work)
-        outputs = {name: (name, work.sequence_id) for name in work.progress.table.spec.produces}
+        outputs: dict[str, object] = {name: (name, work.sequence_id) for name in work.progress.table.spec.produces}
+        if wrap is not None:
+            outputs = {name: wrap(value) for name, value in outputs.items()}
         self.scheduler.answered(work, None if error else outputs, error)
         self.collect()
 

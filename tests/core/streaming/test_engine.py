@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import pytest
@@ -20,6 +20,7 @@ from realtime_engine import (
     Detached,
     EngineManifest,
     Failed,
+    Finished,
     Inbox,
     InboxMsg,
     Outbox,
@@ -32,6 +33,7 @@ from realtime_engine import (
 )
 from realtime_engine.core.errors import OutboxClosed, StepFailure
 from realtime_engine.core.messages import SessionEvent
+from realtime_engine.core.monitor import ServeMonitor
 from realtime_engine.core.serve import run_engine
 from realtime_engine.core.streaming import LocalStageActor, StreamingEngine, serving
 from realtime_engine.core.streaming import engine as engine_module
@@ -87,10 +89,10 @@ class Player:
 class Table:
     """An engine being served."""
 
-    def __init__(self, engine: StreamingEngine, maxsize: int = 0) -> None:
+    def __init__(self, engine: StreamingEngine, maxsize: int = 0, **options: Any) -> None:
         self.engine = engine
         self.inbox, self.outbox, self.stop = Inbox(), Outbox(maxsize), asyncio.Event()
-        self.serving = asyncio.create_task(run_engine(engine, self.inbox, self.outbox, stop=self.stop))
+        self.serving = asyncio.create_task(run_engine(engine, self.inbox, self.outbox, stop=self.stop, **options))
 
     def player(self, session_id: str) -> Player:
         return Player(self.inbox, self.outbox, session_id)
@@ -107,8 +109,10 @@ class Table:
 
 
 @asynccontextmanager
-async def served(model: CountingModel, **options: Any) -> AsyncIterator[Table]:
-    table = Table(counting_engine(model, **options))
+async def served(
+    model: CountingModel, monitor: ServeMonitor | None = None, max_chunks: int | None = None, **options: Any
+) -> AsyncIterator[Table]:
+    table = Table(counting_engine(model, **options), monitor=monitor, max_chunks=max_chunks)
     try:
         yield table
     finally:
@@ -367,47 +371,115 @@ async def test_a_reset_keeps_the_pause(model: CountingModel) -> None:
 # -- failures
 
 
-async def test_a_stage_that_raises_ends_its_session_alone(model: CountingModel) -> None:
-    def fail(work: Any) -> None:
-        if work.key.session_id == "a" and work.key.sequence_id == 3:
-            raise ValueError("too wet")
+def failing_at(sequence_id: int, error: BaseException, times: int = 1) -> Callable[[Any], None]:
+    """Fails session a at this sequence of its rollout, so many times."""
+    left = [times]
 
-    model.before_act = fail
+    def fail(work: Any) -> None:
+        if work.key.session_id == "a" and work.key.sequence_id == sequence_id and left[0]:
+            left[0] -= 1
+            raise error
+
+    return fail
+
+
+async def test_a_session_that_fails_starts_again_from_its_seed_and_others_go_on(model: CountingModel) -> None:
+    model.before_act = failing_at(3, ValueError("too wet"))
     async with served(model) as table:
+        player, other = await table.join("a", seed=7), await table.join("b", seed=8)
+        for one in (player, other):
+            one.put(Action(one.id, {"move": 2}, action_id="set"))
+        assert await player.event(Failed) == Failed("a", "ValueError: too wet", epoch=1)
+        before = [item for item in player.items if isinstance(item, Chunk)]
+        after = await player.chunks(5)
+        assert [chunk.seq for chunk in before + after] == list(range(8))
+        assert [chunk.output.sequence_id for chunk in after] == list(range(5))
+        assert {(chunk.epoch, chunk.output.seed, chunk.action_id) for chunk in after} == {(1, 7, "set")}
+        assert [chunk.output.total for chunk in after] == [2, 4, 6, 8, 10]
+        seen = [item.output for item in other.items if isinstance(item, Chunk)]
+        seen += [chunk.output for chunk in await other.chunks(20)]
+        assert [made.sequence_id for made in seen] == list(range(len(seen)))
+        assert all(made.seed == 8 for made in seen)
+
+
+async def test_events_that_no_chunk_has_shown_survive_a_failure(model: CountingModel, gate: Turnstile) -> None:
+    fail = failing_at(0, ValueError("too wet"))
+
+    def hold_and_fail(work: Any) -> None:
+        gate(work)
+        fail(work)
+
+    model.before_act = hold_and_fail
+    async with served(model) as table:
+        player = await table.join("a")
+        await gate.await_entry()
+        player.put(Action("a", {"move": 1}, ["tap"]), SetActive("a", True))
+        await player.event(ActiveChanged)  # the action is applied
+        gate.open()
+        await player.event(Failed)
+        assert (await player.chunk()).output.events == ("tap",)
+
+
+async def test_ten_failures_in_a_row_detach_a_session(model: CountingModel) -> None:
+    model.before_act = failing_at(0, ValueError("too wet"), times=10)
+    monitor = ServeMonitor()
+    async with served(model, monitor=monitor) as table:
         player, other = await table.join("a"), await table.join("b")
-        failed = await player.event(Failed)
-        assert (failed.error, failed.fatal, failed.epoch) == ("ValueError: too wet", True, 1)
-        assert [item.seq for item in player.items if isinstance(item, Chunk)] == [0, 1, 2]
-        await other.chunks(10)
-        model.before_act = lambda work: None
+        failures = [await player.event(Failed) for _ in range(10)]
+        assert [failed.fatal for failed in failures] == [False] * 9 + [True]
+        assert {(failed.error, failed.epoch) for failed in failures} == {("ValueError: too wet", 1)}
+        assert not any(isinstance(item, Chunk) for item in player.items)
+        assert monitor.failed == 10
+        await other.chunks(5)
         player.put(Attach("a", {"seed": 1}))
         assert (await player.event(Attached)).epoch == 2
+        assert [chunk.seq for chunk in await player.chunks(3)] == [0, 1, 2]
+    assert sorted(model.closed) == sorted(set(model.closed))
+
+
+async def test_a_chunk_between_two_failures_starts_the_count_again(model: CountingModel) -> None:
+    model.before_act = failing_at(1, ValueError("too wet"), times=25)
+    async with served(model) as table:
+        player = await table.join("a")
+        for _ in range(25):
+            assert not (await player.event(Failed)).fatal
         await player.chunks(5)
+
+
+async def test_messages_during_a_restart_are_applied_after_it(model: CountingModel, gate: Turnstile) -> None:
+    fail = failing_at(1, ValueError("too wet"))
+    model.before_act = fail
+    async with served(model) as table:
+        player = await table.join("a")
+        failed = await player.event(Failed)
+        player.put(Action("a", {"move": 3}, action_id="new"), SetActive("a", False))
+        assert failed.epoch == (await player.event(ActiveChanged)).epoch == 1
+        player.put(Reset("a", {"seed": 5}), SetActive("a", True))
+        assert (await player.event(ResetDone)).epoch == 2
+        await player.event(ActiveChanged)
+        assert (await player.chunk()).output.seed == 5
 
 
 INTERRUPTS = [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit(), StopAsyncIteration()]
 
 
 @pytest.mark.parametrize("interrupt", INTERRUPTS, ids=repr)
-async def test_a_stage_that_wants_to_exit_ends_its_session_alone(
+async def test_a_stage_that_wants_to_exit_fails_its_session_alone(
     model: CountingModel, interrupt: BaseException
 ) -> None:
-    def leave(work: Any) -> None:
-        if work.key.session_id == "a" and work.key.sequence_id == 1:
-            raise interrupt
-
-    model.before_act = leave
+    model.before_act = failing_at(1, interrupt)
     async with served(model) as table:
         player, other = await table.join("a"), await table.join("b")
         failed = await player.event(Failed)
-        assert failed.fatal and failed.error.startswith(
+        assert not failed.fatal and failed.error.startswith(
             f"StageInterruptError: stage 'act' raised {type(interrupt).__name__}"
         )
         await other.chunks(3)
+        await player.chunks(3)
 
 
 @pytest.mark.parametrize("hook", ["inputs", "controls"])
-async def test_a_mapping_that_wants_to_exit_ends_its_session_alone(model: CountingModel, hook: str) -> None:
+async def test_a_mapping_that_wants_to_exit_fails_its_session_alone(model: CountingModel, hook: str) -> None:
     def leave(given: object) -> Any:
         if hook == "inputs" or given:
             raise SystemExit(3)
@@ -427,22 +499,58 @@ async def test_a_context_that_the_model_does_not_take_ends_the_session(model: Co
         player = table.player("a")
         player.put(Attach("a", {}))
         await player.event(Attached)
-        assert (await player.event(Failed)).error == "KeyError: 'seed'"
+        while not (failed := await player.event(Failed)).fatal:
+            assert failed.error == "KeyError: 'seed'"
+        assert failed.error == "KeyError: 'seed'" and len(player.items) == 11
 
 
-@pytest.mark.parametrize("hook", ["inputs", "controls"])
-async def test_a_mapping_of_the_authors_that_raises_ends_the_session(model: CountingModel, hook: str) -> None:
-    def bad(given: object) -> Any:
-        if hook == "inputs" or given:
+async def test_a_mapping_to_inputs_that_raises_skips_chunks_and_ends_the_session_after_ten(
+    model: CountingModel,
+) -> None:
+    broken = 3
+
+    def inputs(request: Any) -> Any:
+        nonlocal broken
+        if broken:
+            broken -= 1
             raise LookupError("not mapped")
-        return {"control": given}
+        return {"request": request}
 
     actors = {"plan": LocalStageActor(model.plan), "act": LocalStageActor(model.act)}
-    table = Table(StreamingEngine(SPEC, actors, EngineManifest(1), **{hook: bad}))
+    table = Table(StreamingEngine(SPEC, actors, EngineManifest(1, rate_hz=1000.0), inputs=inputs))
     player = await table.join("a")
-    if hook == "controls":
-        player.put(Action("a", {"move": 1}))
-    assert (await player.event(Failed)).error == "LookupError: not mapped"
+    assert [await player.event(Failed) for _ in range(3)] == 3 * [Failed("a", "LookupError: not mapped", epoch=1)]
+    assert [chunk.output.sequence_id for chunk in await player.chunks(3)] == [0, 1, 2]
+    broken = 100
+    failures = [await player.event(Failed) for _ in range(10)]
+    assert [failed.fatal for failed in failures] == [False] * 9 + [True]
+    await table.end()
+
+
+async def test_an_action_that_the_mapping_to_controls_refuses_changes_nothing(model: CountingModel) -> None:
+    def controls(conditioning: Any) -> Any:
+        if conditioning.get("move") == 13:
+            raise LookupError("not mapped")
+        return {"unknown": 0} if conditioning.get("move") == 14 else {"control": conditioning}
+
+    actors = {"plan": LocalStageActor(model.plan), "act": LocalStageActor(model.act)}
+    table = Table(StreamingEngine(SPEC, actors, EngineManifest(1, rate_hz=1000.0), controls=controls))
+    player = await table.join("a")
+    player.put(Action("a", {"move": 2}, action_id="good"))
+    await player.chunk_with("good")
+    player.put(Action("a", {"move": 13}, ["tap"], action_id="bad"), Action("a", {"move": 14}, action_id="bad"))
+    assert await player.event(Failed) == Failed("a", "LookupError: not mapped", epoch=1)
+    assert "gives 'unknown', expected ['control']" in (await player.event(Failed)).error
+    chunks = await player.chunks(3)
+    assert {(chunk.output.move, chunk.output.events, chunk.action_id) for chunk in chunks} == {(2, (), "good")}
+    await table.end()
+
+
+async def test_inputs_that_are_not_all_inputs_are_refused(model: CountingModel) -> None:
+    actors = {"plan": LocalStageActor(model.plan), "act": LocalStageActor(model.act)}
+    table = Table(StreamingEngine(SPEC, actors, EngineManifest(1), inputs=lambda request: {"wish": request}))
+    player = await table.join("a")
+    assert "must give ['request'], got ['wish']" in (await player.event(Failed)).error
     await table.end()
 
 
@@ -467,32 +575,40 @@ async def test_a_session_that_cannot_begin_leaves_nothing(model: CountingModel) 
     await table.end()
 
 
-async def test_a_dead_stage_fails_its_sessions_and_takes_no_more(model: CountingModel) -> None:
+async def test_a_dead_stage_fails_its_sessions_at_once_and_takes_no_more(model: CountingModel) -> None:
     def die(work: Any) -> None:
-        raise StreamingActorFailedError("the device is lost")
+        if work.key.session_id == "a":
+            raise StreamingActorFailedError("the device is lost")
 
     async with served(model) as table:
-        player = await table.join("a")
+        player, paused = await table.join("a"), await table.join("b")
+        paused.put(SetActive("b", False))
+        await paused.event(ActiveChanged)
         await player.chunk()
         model.before_act = die
-        assert "the device is lost" in (await player.event(Failed)).error
+        for one in (player, paused):
+            failed = await one.event(Failed)
+            assert "the device is lost" in failed.error and not failed.fatal
+            failed = await one.event(Failed)
+            assert "give a factory of actors to have it restarted" in failed.error and failed.fatal
         player.put(Attach("a", {"seed": 1}))
         rejected = await player.event(Rejected)
         assert "the device is lost" in rejected.reason and rejected.epoch == 1
 
 
-async def test_a_stage_with_a_factory_is_restarted_for_the_next_session(model: CountingModel) -> None:
+async def test_a_stage_with_a_factory_is_restarted_for_the_sessions_that_it_had(model: CountingModel) -> None:
     def die(work: Any) -> None:
+        model.before_act = lambda work: None
+        model.seeds, model.totals = {}, {}
         raise StreamingActorFailedError("the device is lost")
 
     actors: dict[str, Any] = {"plan": LocalStageActor(model.plan), "act": lambda: LocalStageActor(model.act)}
-    table = Table(StreamingEngine(SPEC, actors, EngineManifest(1)))
+    table = Table(StreamingEngine(SPEC, actors, EngineManifest(1, rate_hz=1000.0)))
+    player = await table.join("a", seed=4)
+    await player.chunk()
     model.before_act = die
-    player = await table.join("a")
-    await player.event(Failed)
-    model.before_act, model.seeds = (lambda work: None), {}
-    player.put(Attach("a", {"seed": 4}))
-    await player.event(Attached)
+    failed = await player.event(Failed)
+    assert "the device is lost" in failed.error and not failed.fatal
     assert (await player.chunk()).output.seed == 4
     await table.end()
 
@@ -533,6 +649,162 @@ async def test_any_number_of_stuck_sessions_keep_nobody_else(
         stranger.put(Attach("c", {"seed": 1}))
         assert isinstance(await stranger.next(), Attached)
         gate.open()
+
+
+# -- rollouts that end
+
+
+def ending_at(sequence_id: int) -> Callable[[Any], bool]:
+    return lambda work: work.key.session_id == "a" and work.key.sequence_id == sequence_id
+
+
+async def test_a_last_output_finishes_the_session_until_its_reset(model: CountingModel) -> None:
+    model.is_last = ending_at(3)
+    async with served(model) as table:
+        player, other = await table.join("a"), await table.join("b")
+        assert await player.event(Finished) == Finished("a", epoch=1)
+        assert [item.seq for item in player.items if isinstance(item, Chunk)] == [0, 1, 2, 3]
+        player.put(SetActive("a", False), SetActive("a", True), Action("a", {"move": 1}))
+        assert [(await player.event(ActiveChanged)).active for _ in range(2)] == [False, True]
+        await other.chunks(20)
+        player.put(Reset("a", {"seed": 6}))
+        assert await player.next() == ResetDone("a", epoch=2)
+        assert [(chunk.seq, chunk.output.seed) for chunk in await player.chunks(4)] == [(n, 6) for n in range(4, 8)]
+        assert await player.next() == Finished("a", epoch=2)
+        player.put(Detach("a"))
+        assert await player.next() == Detached("a", epoch=2)
+
+
+async def test_a_limit_of_chunks_finishes_each_epoch(model: CountingModel) -> None:
+    async with served(model, max_chunks=3) as table:
+        player = await table.join("a")
+        for epoch in (1, 2):
+            chunks = await player.chunks(3)
+            assert [chunk.output.sequence_id for chunk in chunks] == [0, 1, 2]
+            assert await player.next() == Finished("a", epoch=epoch)
+            player.put(Reset("a"))
+            await player.event(ResetDone)
+
+
+async def test_chunks_before_a_failure_count_for_the_limit(model: CountingModel) -> None:
+    model.before_act = failing_at(2, ValueError("too wet"))
+    async with served(model, max_chunks=5) as table:
+        player = await table.join("a")
+        await player.event(Failed)
+        assert [chunk.seq for chunk in await player.chunks(3)] == [2, 3, 4]
+        assert await player.next() == Finished("a", epoch=1)
+
+
+# -- detach
+
+
+@pytest.mark.parametrize("policy", ["drain", "cancel"])
+async def test_a_detach_drains_or_cancels_the_chunks_in_flight(
+    model: CountingModel, gate: Turnstile, policy: Literal["drain", "cancel"]
+) -> None:
+    async with served(model, on_detach=policy) as table:
+        player = await table.join("a")
+        await gate.await_entry()
+        for _ in range(2):
+            await model.await_plan()  # of the chunk that is held in the second stage, and of the next
+        player.put(Detach("a"))
+        stranger = await table.join("b")  # by then it is applied
+        gate.open()
+        assert (await player.event(Detached)).epoch == 1
+        chunks = [item for item in player.items if isinstance(item, Chunk)]
+        assert len(chunks) >= 2 if policy == "drain" else chunks == []
+        await stranger.chunks(3)
+    assert model.seeds == model.totals == {}
+
+
+async def test_a_drain_that_takes_too_long_becomes_a_cancel(
+    model: CountingModel, gate: Turnstile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "_DRAIN_TIMEOUT_S", 0.02)
+    async with served(model, on_detach="drain") as table:
+        player = await table.join("a")
+        await gate.await_entry()
+        player.put(Detach("a"))
+        while table.engine.pipeline.status("a") is StreamingSessionStatus.RUNNING:  # noqa: ASYNC110 (no event for it)
+            await asyncio.sleep(0)
+        gate.open()
+        assert await player.event(Detached) == Detached("a", epoch=1)
+        assert not any(isinstance(item, Chunk) for item in player.items)
+
+
+# -- the monitor
+
+
+async def test_the_monitor_counts_what_a_stage_graph_does(model: CountingModel) -> None:
+    model.before_act = failing_at(4, ValueError("too wet"))
+    monitor = ServeMonitor()
+    async with served(model, monitor=monitor) as table:
+        player, stranger = await table.join("a"), table.player("nobody")
+        player.put(Action("a", {"move": 1}, action_id=1))
+        await player.event(Failed)
+        stranger.put(Reset("nobody"))
+        await stranger.event(Rejected)
+        await player.chunks(10)
+        now = monitor.snapshot()
+        assert now.chunks >= 14 and now.ticks >= now.chunks and now.steps >= 2 * now.chunks
+        assert (now.failed, now.rejected) == (1, 1)
+        assert now.step.count == now.chunks and now.step.max_ns > 0
+        assert now.input_to_step.count == 1
+        assert now.pipeline is not None and list(now.pipeline.stages) == ["plan", "act"]
+        assert now.pipeline.stages["act"].failed == 1 and now.pipeline.stages["plan"].failed == 0
+        for stage in now.pipeline.stages.values():
+            assert stage.admitted >= stage.completed >= 14
+            assert stage.run.count == stage.mailbox.count == stage.completed
+            assert stage.queue.count == stage.admitted
+            assert sum(total.intervals for total in stage.idle.values()) >= 10
+        assert now.pipeline.first_output.count == 2  # of the rollout that failed, and of the next
+        assert now.pipeline.chunk_period.count >= 12
+        assert now.pipeline.control_to_output.count >= 1
+        assert now.pipeline.real_time_factor is not None and now.pipeline.real_time_factor > 0
+
+
+async def test_the_monitor_tells_of_one_session(model: CountingModel, gate: Turnstile) -> None:
+    monitor = ServeMonitor()
+    async with served(model, monitor=monitor) as table:
+        player = await table.join("a")
+        assert monitor.pipeline is not None
+        await gate.await_entry()
+        now = monitor.pipeline.session_snapshot("a")
+        assert now is not None and now.stages["act"].in_flight == 1 and now.stages["act"].completed == 0
+        assert now.real_time_factor is None
+        gate.open()
+        await player.chunks(5)
+        player.put(Reset("a"))
+        await player.event(ResetDone)
+        chunks = await player.chunks(6)
+        now = monitor.pipeline.session_snapshot("a")
+        assert now is not None and now.stages["plan"].completed >= 6 and now.first_output.count == 1
+        spans = monitor.pipeline.session_spans("a", 0)
+        assert {span.stage for span in spans} == {"plan", "act"} and {span.epoch for span in spans} == {2}
+        for chunk in chunks:
+            (act,) = [span for span in spans if (span.stage, span.seq) == ("act", chunk.seq)]
+            assert act.admitted_ns is not None and act.begun_ns is not None and act.completed_ns is not None
+            assert act.ready_ns <= act.admitted_ns <= act.begun_ns <= act.completed_ns <= chunk.stamps.emitted
+        newest = max(span.ready_ns for span in spans)
+        assert {span.ready_ns for span in monitor.pipeline.session_spans("a", newest)} == {newest}
+        player.put(Detach("a"))
+        await player.event(Detached)
+        assert monitor.pipeline.session_snapshot("a") is None
+        assert monitor.pipeline.session_spans("a", 0) == ()
+
+
+async def test_deadlines_that_a_slow_stage_misses_are_overruns(model: CountingModel, gate: Turnstile) -> None:
+    monitor = ServeMonitor()
+    async with served(model, monitor=monitor) as table:
+        player = await table.join("a")
+        for _ in range(10):
+            await gate.await_entry()
+            await asyncio.sleep(0.005)  # five periods of the session
+            gate.let_pass()
+        await player.chunks(8)
+        gate.open()
+        now = monitor.snapshot()
+        assert now.overruns > 0.05 * now.ticks  # as the alert DeadlinesMissed asks
 
 
 # -- the end

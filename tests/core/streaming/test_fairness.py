@@ -41,7 +41,7 @@ class World:
         return self.bench.clock.now_ns() / NS_PER_S
 
     def _push(self, session: StreamingSession) -> bool:
-        sequence_id = session.next_input["x"]
+        sequence_id = session.inputs["x"].next
         if not has_room(session, self.bench.graph, sequence_id, ("x",)):
             return False
         self.bench.push(session, sequence_id)

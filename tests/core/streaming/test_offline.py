@@ -8,6 +8,7 @@ import pytest
 from realtime_engine.core.streaming import (
     LocalStageActor,
     StreamingEdgeSpec,
+    StreamingLastOutput,
     StreamingPipelineOrchestrator,
     StreamingPipelineSpec,
     StreamingStageInvocation,
@@ -38,6 +39,7 @@ class Summing:
         self.met = threading.Barrier(2)
         self.meet = False
         self.fails_at: int | None = None
+        self.ends_at: int | None = None
 
     def double(self, work: StreamingStageInvocation) -> Mapping[str, object]:
         if self.meet and work.key.sequence_id == 1:
@@ -51,7 +53,8 @@ class Summing:
             raise ValueError("cursed")
         self.total = 0 if work.is_first else self.total
         self.total += work.inputs["y"]  # type: ignore[operator]
-        return {"z": self.total, "last": work.is_last}
+        z = StreamingLastOutput(self.total) if work.key.sequence_id == self.ends_at else self.total
+        return {"z": z, "last": work.is_last}
 
 
 @pytest.fixture
@@ -170,3 +173,23 @@ async def test_it_refuses_to_block_an_event_loop(pipeline: StreamingPipelineOrch
     with pytest.raises(RuntimeError, match="inside an event loop use push_inputs"):
         next(run_offline(pipeline, feed(1)))
     pipeline.create_session("offline")  # nothing was begun
+
+
+@pytest.mark.parametrize("more", [0, 1, 2, 5, None])
+def test_a_last_output_ends_the_run_before_the_inputs_do(
+    pipeline: StreamingPipelineOrchestrator, model: Summing, more: int | None
+) -> None:
+    """Inputs that follow may be none, some that wait for room, or some that never come."""
+    model.ends_at, never = 2, threading.Event()
+
+    def inputs() -> Iterator[Mapping[str, object]]:
+        for _ in range(3 if more is None else 3 + more):
+            yield {"x": 1}
+        if more is None:
+            never.wait(TIMEOUT_S)
+
+    outputs = list(run_offline(pipeline, inputs(), controls={"gain": 1}))
+    assert [(seq, value) for seq, artifact, value in outputs if artifact == "z"] == [(0, 1), (1, 2), (2, 3)]
+    assert {seq for seq, _, _ in outputs} == {0, 1, 2} and outputs[-1].last
+    assert pipeline.health().session_count == 0
+    never.set()

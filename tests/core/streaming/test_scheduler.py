@@ -10,7 +10,11 @@ import pytest
 from realtime_engine.core.streaming.metrics import WaitReason
 from realtime_engine.core.streaming.session import StreamingSession, has_room
 from realtime_engine.core.streaming.specs import StreamingEdgeSpec, StreamingPipelineSpec
-from realtime_engine.core.streaming.types import StreamingSessionCloseReason, StreamingSessionStatus
+from realtime_engine.core.streaming.types import (
+    StreamingLastOutput,
+    StreamingSessionCloseReason,
+    StreamingSessionStatus,
+)
 
 from .pipelines import Bench, chain, diamond, stage, unordered
 
@@ -72,9 +76,10 @@ class Explorer:
     def steps(self) -> list[str]:
         session, graph = self.session, self.bench.graph
         pushes = [
-            f"push {artifact}"
-            for artifact, sequence_id in session.next_input.items()
-            if sequence_id < CHUNKS and has_room(session, graph, sequence_id, (artifact,))
+            f"push {artifact} {sequence_id}"
+            for artifact, accepted in session.inputs.items()
+            for sequence_id in range(CHUNKS)
+            if sequence_id not in accepted and has_room(session, graph, sequence_id, (artifact,))
         ]
         answers = [f"answer {w.progress.table.spec.stage_id} {w.sequence_id}" for w in self.bench.works]
         return pushes + answers + (["read"] if session.outputs else [])
@@ -82,7 +87,7 @@ class Explorer:
     def take(self, step: str) -> None:
         kind, *rest = step.split()
         if kind == "push":
-            self.bench.push(self.session, self.session.next_input[rest[0]], rest)
+            self.bench.push(self.session, int(rest[1]), rest[:1])
         elif kind == "answer":
             work = next(w for w in self.bench.at(rest[0]) if w.sequence_id == int(rest[1]))
             self.bench.answer(work)
@@ -92,7 +97,7 @@ class Explorer:
     def state(self) -> object:
         session = self.session
         return (
-            tuple(session.next_input.values()),
+            tuple(seq in accepted for accepted in session.inputs.values() for seq in range(CHUNKS)),
             tuple((p.base, tuple(sorted(p.ahead)), tuple(sorted(p.arrived.items()))) for p in session.stages),
             tuple(sorted((w.progress.table.index, w.sequence_id) for w in self.bench.works)),
             tuple((o.sequence_id, o.artifact) for o in session.outputs),
@@ -170,21 +175,56 @@ def test_sessions_side_by_side_all_come_to_their_end(name: str) -> None:
         read: dict[str, list[tuple[int, str]]] = {session.session_id: [] for session in sessions}
         while not all(session.finished and not session.outputs for session in sessions):
             pushes = [
-                (session, artifact)
+                (session, artifact, sequence_id)
                 for session in sessions
-                for artifact, sequence_id in session.next_input.items()
-                if sequence_id < CHUNKS and has_room(session, bench.graph, sequence_id, (artifact,))
+                for artifact, accepted in session.inputs.items()
+                for sequence_id in range(CHUNKS)
+                if sequence_id not in accepted and has_room(session, bench.graph, sequence_id, (artifact,))
             ]
             reads = [session for session in sessions if session.outputs]
             step = rng.choice([*pushes, *bench.works, *reads])  # IndexError: a stall
             if isinstance(step, tuple):
-                bench.push(step[0], step[0].next_input[step[1]], [step[1]])
+                session, artifact, sequence_id = step
+                bench.push(session, sequence_id, [artifact])
             elif isinstance(step, StreamingSession):
                 read[step.session_id] += [(seq, artifact) for seq, artifact, _ in bench.read(step)]
             else:
                 bench.answer(step)
         expected = {(seq, artifact) for seq in range(CHUNKS) for artifact in bench.graph.outputs}
         assert all(len(found) == len(expected) and set(found) == expected for found in read.values())
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_a_last_output_ends_the_session_whatever_comes_after_it(name: str) -> None:
+    """Random walks of a session whose sequence 2 turns out to be the last when stages have begun later ones."""
+    for seed in range(30):
+        rng, bench = random.Random(seed), Bench(GRAPHS[name])
+        session, read, ended = bench.session(), [], False
+        while bench.works or session.outputs or not session.finished:
+            pushes = [
+                (artifact, sequence_id)
+                for artifact, accepted in session.inputs.items()
+                for sequence_id in range(accepted.newest + 2)
+                if not session.draining
+                and sequence_id not in accepted
+                and has_room(session, bench.graph, sequence_id, (artifact,))
+            ]
+            step = rng.choice([*pushes, *bench.works, *([session] if session.outputs else [])])
+            if isinstance(step, tuple):
+                bench.push(session, step[1], [step[0]])
+            elif isinstance(step, StreamingSession):
+                read += [(seq, artifact) for seq, artifact, _ in bench.read(session)]
+            else:
+                table = step.progress.table
+                last = step.sequence_id == 2 and bool(table.outputs)
+                ended = ended or last
+                bench.answer(step, wrap=StreamingLastOutput if last else None)
+        assert ended and session.status is StreamingSessionStatus.RUNNING
+        for artifact in bench.graph.outputs:
+            assert [seq for seq, name in read if name == artifact][:3] == [0, 1, 2]
+        assert [seq for seq, _ in read].count(2) == len(bench.graph.outputs)
+        assert session.artifact_stats().slot_count == 0 and session.idle
+        assert not any(len(desk.turns) for desk in bench.scheduler.desks)
 
 
 def run_one(bench: Bench, stage_id: str, seconds: float) -> None:

@@ -13,6 +13,7 @@ from realtime_engine.core.streaming.errors import (
 from realtime_engine.core.streaming.graph import PipelineGraph
 from realtime_engine.core.streaming.metrics import PipelineTotals
 from realtime_engine.core.streaming.session import (
+    AcceptedSequences,
     SessionTable,
     StreamingSession,
     check_artifacts,
@@ -88,7 +89,7 @@ def test_only_inputs_by_sequence_are_pushed() -> None:
 def test_sequences_are_counts(wrong: object) -> None:
     session = Bench(chain()).session()
     with pytest.raises(SequenceError, match="must be an integer of 0 or more"):
-        check_sequence(session, wrong, ["x"])
+        check_sequence(session, wrong, ["x"], in_order=True)
     with pytest.raises(SequenceError, match="must be an integer of 0 or more"):
         check_final(session, wrong)
 
@@ -96,10 +97,21 @@ def test_sequences_are_counts(wrong: object) -> None:
 def test_every_input_counts_for_itself() -> None:
     bench = Bench(diamond(2))
     session = bench.session()
-    session.next_input = {"x": 2, "w": 1}
-    check_sequence(session, 1, ["w"])
+    session.inputs = {"x": AcceptedSequences(), "w": AcceptedSequences()}
+    for artifact, sequence_id in (("x", 0), ("x", 1), ("w", 0)):
+        session.inputs[artifact].add(sequence_id)
+    check_sequence(session, 1, ["w"], in_order=True)
     with pytest.raises(SequenceError, match="sequence 1 of 'x' came already; expected 2"):
-        check_sequence(session, 1, ["w", "x"])
+        check_sequence(session, 1, ["w", "x"], in_order=True)
+
+
+def test_sequences_are_accepted_once_in_any_order() -> None:
+    accepted = AcceptedSequences()
+    assert (accepted.next, accepted.newest) == (0, -1)
+    for sequence_id, following, newest in ((2, 0, 2), (0, 1, 2), (4, 1, 4), (1, 3, 4), (3, 5, 4), (5, 6, 5)):
+        assert sequence_id not in accepted
+        accepted.add(sequence_id)
+        assert sequence_id in accepted and (accepted.next, accepted.newest) == (following, newest)
 
 
 def test_room_is_counted_from_what_the_stage_has_not_taken() -> None:

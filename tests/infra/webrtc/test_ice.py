@@ -88,6 +88,28 @@ async def test_only_configured_servers_are_used() -> None:
     await connection.close()
 
 
+async def test_a_cancelled_gathering_leaves_no_socket_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, opened = asyncio.get_running_loop(), []
+    create = loop.create_datagram_endpoint
+
+    async def create_slowly(*arguments: Any, **given: Any) -> Any:
+        opened.append(made := await create(*arguments, **given))
+        await asyncio.sleep(0.1)
+        return made
+
+    monkeypatch.setattr(loop, "create_datagram_endpoint", create_slowly)
+    connection = IceConfig().create_connection()
+    connection.createDataChannel("x")
+    IceConfig().restrict(connection)
+    gathering = asyncio.create_task(connection.setLocalDescription(await connection.createOffer()))
+    while not opened:  # noqa: ASYNC110 - it has no event
+        await asyncio.sleep(0)
+    gathering.cancel()
+    await asyncio.wait({gathering})
+    await connection.close()
+    assert gathering.cancelled() and all(transport.is_closing() for transport, _ in opened)
+
+
 async def test_an_unreachable_server_does_not_delay_an_offer() -> None:
     config = IceConfig([IceServer("stun:192.0.2.254:3478")], gather_deadline_s=0.1)
     connection = config.create_connection()

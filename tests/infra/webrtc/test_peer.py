@@ -9,7 +9,7 @@ from realtime_engine.infra.publisher import FramePublisher
 from realtime_engine.infra.webrtc import ViewerPeer, WebRtcReceiver
 from realtime_engine.infra.webrtc import ice as connection
 from realtime_engine.infra.webrtc.ice import PeerConnection
-from realtime_engine.infra.webrtc.viewer_peer import Liveness, PeerTimeouts
+from realtime_engine.infra.webrtc.peer import Liveness, PeerTimeouts
 
 from .support import shared
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -57,6 +58,20 @@ async def test_a_network_failure_is_not_an_error(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr("aioice.ice.get_host_addresses", broken)
     assert (await find_reachability(IceConfig())).kind is ReachabilityKind.NONE
+
+
+async def test_a_busy_machine_leaves_no_socket_open(addresses: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, opened = asyncio.get_running_loop(), []
+    create = loop.create_datagram_endpoint
+
+    async def create_slowly(*arguments: Any, **given: Any) -> Any:
+        opened.append(made := await create(*arguments, **given))
+        await asyncio.sleep(0.5)
+        return made
+
+    monkeypatch.setattr(loop, "create_datagram_endpoint", create_slowly)
+    assert (await find_reachability(IceConfig(gather_deadline_s=0.05))).kind is ReachabilityKind.LOOPBACK
+    assert opened and all(transport.is_closing() for transport, _ in opened)
 
 
 async def test_nothing_is_left_running() -> None:

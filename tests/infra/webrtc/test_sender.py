@@ -21,10 +21,12 @@ from aiortc.rtp import (
     pack_remb_fci,
 )
 
+from realtime_engine.core.clock import MONOTONIC
 from realtime_engine.infra.encoding import Codec
 from realtime_engine.infra.publisher import FramePublisher
 from realtime_engine.infra.webrtc import Loss, SharedVideo, StreamStats, Tier, ViewerPeer, WebRtcReceiver
 from realtime_engine.infra.webrtc.sender import PacedSender
+from realtime_engine.infra.webrtc.track import SentFrame
 from realtime_engine.testing import ManualClock
 
 from .support import Player, frame, shared, until
@@ -37,12 +39,16 @@ class Wire:
         sizes: of the RTP datagrams that were sent.
         retransmitted: when datagrams were sent retransmitted (RFC 4588), by the event loop's clock.
         drops: called for each of them; true drops it.
+        sent: the frames that the server reports as sent.
+        ended_ns: when the last datagram of each frame was sent.
     """
 
     def __init__(self, video: SharedVideo, codec: Codec) -> None:
         self.sizes: list[int] = []
         self.retransmitted: list[float] = []
         self.drops: Callable[[], bool] = lambda: False
+        self.sent: list[SentFrame] = []
+        self.ended_ns: list[int] = []
         self.receiver = WebRtcReceiver(codecs=[codec])
         self.video = video
         self.codec = codec
@@ -50,7 +56,10 @@ class Wire:
 
     async def connect(self) -> None:
         self.peer = await ViewerPeer.from_offer(
-            await self.receiver.offer(), source=self.video, on_controls=lambda text: [text]
+            await self.receiver.offer(),
+            source=self.video,
+            on_controls=lambda text: [text],
+            on_sent=self.sent.append,
         )
         ice: Any = self.peer._sender.transport.transport
         send = ice._send
@@ -60,6 +69,8 @@ class Wire:
                 self.sizes.append(len(data))
                 if data[8:12] == self.peer._sender._rtx_ssrc.to_bytes(4, "big"):
                     self.retransmitted.append(asyncio.get_running_loop().time())
+                elif data[1] & 0x80:  # the marker
+                    self.ended_ns.append(MONOTONIC.now_ns())
                 if self.drops():
                     return
             await send(data)
@@ -100,6 +111,14 @@ async def test_no_datagram_is_larger_than_1200_bytes(source: FramePublisher, wir
         await asyncio.sleep(0.03)
     await wire.receiver.next_frame()
     assert len(wire.sizes) > 50 and 1100 < max(wire.sizes) <= 1200
+
+
+async def test_a_frame_is_sent_when_its_last_packet_is_passed_on(source: FramePublisher, wire: Wire) -> None:
+    """Not when the sender asks for the next one, which a busy event loop delays."""
+    async with Player(source):
+        await until(lambda: len(wire.sent) >= 5)
+    for sent, ended_ns in zip(wire.sent, wire.ended_ns, strict=False):
+        assert sent.encoded.encoded_ns <= sent.sent_ns <= ended_ns
 
 
 async def test_after_a_blackout_a_keyframe_is_sent_and_nothing_retransmitted(

@@ -160,7 +160,7 @@ def test_a_theme_changes_both_sides_of_its_own_session_only(weights: Weights) ->
         ({"seed": "7"}, "seed must be an integer"),
         ({"seed": -1}, "seed must be an integer"),
         ({"theme": "plaid"}, "theme must be one of day, ember, frost, got 'plaid'"),
-        ({"picture": seed_picture(1, "day")}, "picture cannot be given here"),
+        ({"picture": seed_picture(1, "day")}, "picture is not supported here"),
     ],
 )
 def test_a_bad_context_is_named_and_touches_no_other_row(

@@ -3,7 +3,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from realtime_engine.integrations.compare.overlay import DREAM_INK, INK, TRUE_INK, Diptych, Plan, Sprite, glyphs, label
+from realtime_engine.integrations.compare.overlay import (
+    DREAM_INK,
+    INK,
+    TRUE_INK,
+    Diptych,
+    LevelMap,
+    Sprite,
+    glyphs,
+    label,
+)
 from realtime_engine.integrations.dream.level import SIDE, THEMES, level, theme_of
 
 
@@ -24,7 +33,7 @@ def test_a_stamp_lies_over_a_frame(at: tuple[int, int]) -> None:
             mixed = wanted[top + y, left + x] * (1 - share) + picture[y, x, :3] * share
             wanted[top + y, left + x] = np.floor(mixed + 0.5)
             inside[top + y, left + x] = True
-    Sprite(picture).press(frame, top, left)
+    Sprite(picture).blend(frame, top, left)
     assert np.abs(frame.astype(int) - wanted).max() <= 1
     assert np.array_equal(frame[~inside], wanted[~inside])
 
@@ -33,30 +42,30 @@ def test_clear_and_opaque_are_exact() -> None:
     frame = noise(4, 4, 3)
     before, picture = frame.copy(), noise(4, 4, 4)
     picture[..., 3] = np.array([0, 255, 0, 255])[:, None]
-    Sprite(picture).press(frame, 0, 0)
+    Sprite(picture).blend(frame, 0, 0)
     assert np.array_equal(frame[::2], before[::2])
     assert np.array_equal(frame[1::2], picture[1::2, :, :3])
 
 
 def test_a_label_shows_dot_and_text_on_paper() -> None:
     frame = np.full((60, 200, 3), 128, np.uint8)
-    stamp = label("maze", 20, (255, 0, 0))
-    stamp.press(frame, 0, 0)
-    shown = frame[: stamp.height, : stamp.width]
+    sprite = label("maze", 20, (255, 0, 0))
+    sprite.blend(frame, 0, 0)
+    shown = frame[: sprite.height, : sprite.width]
     assert (shown == (255, 0, 0)).all(-1).any()
     assert (shown == INK).all(-1).sum() > 20
     assert np.median(shown) < 60
-    assert label("a longer text", 20, (255, 0, 0)).width > stamp.width
+    assert label("a longer text", 20, (255, 0, 0)).width > sprite.width
 
 
 def test_glyphs_have_fields_of_equal_height_and_digits_of_equal_width() -> None:
     stamps = glyphs("0123456789.", 16)
-    assert len({stamp.height for stamp in stamps.values()}) == 1
+    assert len({sprite.height for sprite in stamps.values()}) == 1
     assert len({stamps[digit].width for digit in "0123456789"}) == 1
     shown = {}
-    for character, stamp in stamps.items():
-        frame = np.zeros((stamp.height, stamp.width, 3), np.uint8)
-        stamp.press(frame, 0, 0)
+    for character, sprite in stamps.items():
+        frame = np.zeros((sprite.height, sprite.width, 3), np.uint8)
+        sprite.blend(frame, 0, 0)
         shown[character] = frame.tobytes()
         assert frame.max() > 200
     assert len(set(shown.values())) == len(shown)
@@ -70,11 +79,11 @@ def place(x: float, y: float, turns: float = 0.0) -> np.ndarray:
 
 
 def drawn(true: np.ndarray, dreamt: np.ndarray, theme: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """The whole stamp, and of it the plan itself with (SIDE, CELL, SIDE, CELL, 3)."""
-    plan = Plan(CELL)
-    frame = np.zeros((plan.height, plan.width, 3), np.uint8)
-    plan.press(frame, 0, 0, theme, true, dreamt)
-    left = (plan.width - SIDE * CELL) // 2
+    """The whole sprite, and of it the level_map itself with (SIDE, CELL, SIDE, CELL, 3)."""
+    level_map = LevelMap(CELL)
+    frame = np.zeros((level_map.height, level_map.width, 3), np.uint8)
+    level_map.blend(frame, 0, 0, theme, true, dreamt)
+    left = (level_map.width - SIDE * CELL) // 2
     return frame, frame[MARGIN : MARGIN + SIDE * CELL, left : left + SIDE * CELL].reshape(SIDE, CELL, SIDE, CELL, 3)
 
 

@@ -16,7 +16,7 @@ from realtime_engine.core.streaming import (
     StreamingSessionCloseReason,
     StreamingSessionContext,
 )
-from realtime_engine.core.streaming.epoch import NO_ACTION, PlayerInput
+from realtime_engine.core.streaming.rollout import NO_ACTION, SessionInput
 from realtime_engine.integrations.dream_stages.pipeline import Rows, split_controls
 from realtime_engine.testing import EngineCase, check_engine
 from realtime_engine.testing.conformance import CHECKS
@@ -85,7 +85,7 @@ async def dream_at_once(engine: StreamingEngine, players: dict[int, int], cancel
             pipeline.set_control(name, control, value)
         reading = asyncio.create_task(read(name))
         for number in range(count):
-            hands = PlayerInput(context_of(player))
+            hands = SessionInput(context_of(player))
             hands.apply({}, told(player, number)["events"], NO_ACTION)
             request = ChunkRequest(name, number, hands)
             await pipeline.push_inputs(name, number, {"request": request})

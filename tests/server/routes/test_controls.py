@@ -51,7 +51,7 @@ async def test_events_reach_every_client() -> None:
     async with over_http() as served:
         place = await served.take()
         async with connected(place) as one, connected(place) as other:
-            await until(lambda: len(served.session(place).clients) == 2)
+            await until(lambda: len(served.session(place).connections) == 2)
             await place.request("PATCH", "self", json={"active": False})
             await place.request("PATCH", "self", json={"active": True})
             await place.request("POST", "reset", json={})
@@ -82,8 +82,8 @@ async def test_a_pause_because_nobody_watches_is_not_told_as_one_of_the_player()
         place = await served.take()
         session = served.session(place)
         async with connected(place) as socket:
-            await until(lambda: not session.activity.active)
-            with session.publisher.subscribe() as viewer:
+            await until(lambda: not session.run_state.active)
+            with session.media.frames.subscribe() as viewer:
                 await viewer.next()
             await place.request("POST", "reset", json={})
             told = json.loads(await socket.recv())
@@ -98,12 +98,12 @@ async def test_keys_are_let_go_of_when_the_last_client_leaves_and_not_before() -
             async with connected(place) as other:
                 await other.send(message("controls", seq=1, keys=["KeyW"]))
                 await frame_where(session, lambda colour: colour[1] == HELD)
-            await until(lambda: len(session.clients) == 1)
-            assert session.steering.state.window().held("KeyW")
+            await until(lambda: len(session.connections) == 1)
+            assert session.controls.state.window().held("KeyW")
             await one.send(message("ping", seq=1))
             await one.recv()
         await frame_where(session, lambda colour: colour[1] == FREE)
-        assert not session.steering.state.window().held("KeyW")
+        assert not session.controls.state.window().held("KeyW")
 
 
 async def test_strangers_are_turned_away() -> None:
@@ -152,11 +152,11 @@ async def test_a_client_that_takes_nothing_is_dropped() -> None:
         session = served.session(await served.take())
         socket = Stuck()
         running = asyncio.create_task(ControlsConnection(cast(WebSocket, socket), session).run())
-        await until(lambda: len(session.clients) == 1)
+        await until(lambda: len(session.connections) == 1)
         for _ in range(300):
-            session.clients.tell({"type": "event"})
+            session.connections.broadcast({"type": "event"})
         await running
-        assert len(session.clients) == 0 and socket.code == 1013
+        assert len(session.connections) == 0 and socket.code == 1013
 
 
 async def test_clients_that_come_and_go_leave_nothing_behind() -> None:
@@ -165,16 +165,16 @@ async def test_clients_that_come_and_go_leave_nothing_behind() -> None:
         session = served.session(place)
         async with connected(place):
             pass
-        await until(lambda: len(session.clients) == 0)
+        await until(lambda: len(session.connections) == 0)
         before = len(asyncio.all_tasks())
         for cycle in range(100):
             async with connected(place) as socket:
                 await socket.send(message("controls", seq=cycle, keys=["KeyW"]))
                 if cycle % 2:
                     socket.transport.abort()
-        await until(lambda: len(session.clients) == 0)
+        await until(lambda: len(session.connections) == 0)
         await until(lambda: len(asyncio.all_tasks()) <= before)
-        assert session.steering.state.window().keys == ()
+        assert session.controls.state.window().keys == ()
 
 
 class Flood(Stuck):
@@ -224,7 +224,7 @@ async def test_replies_wait_for_a_client_that_reads() -> None:
 
 
 async def test_a_client_that_takes_no_replies_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("realtime_engine.server.routes.controls._TIMEOUT_S", 0.05)
+    monkeypatch.setattr("realtime_engine.server.routes.controls._SEND_TIMEOUT_S", 0.05)
     async with in_process() as served:
         session = served.session(await served.take())
         socket = Flood("{", 10_000)

@@ -31,7 +31,7 @@ async def test_a_step_that_hangs_keeps_nobody_waiting_and_is_told() -> None:
     engine = HangingEngine()
     async with in_process(paint_demo(engine), stall_timeout_s=1.0, shutdown_timeout_s=0.2) as served:
         place = await served.take()
-        with served.session(place).publisher.subscribe():
+        with served.session(place).media.frames.subscribe():
             engine.go.clear()
             try:
                 await until(lambda: engine.hangs)
@@ -59,7 +59,7 @@ async def test_a_hanging_step_is_told_though_nobody_asks_for_anything() -> None:
     engine = HangingEngine()
     async with in_process(paint_demo(engine), stall_timeout_s=1.0, shutdown_timeout_s=0.2) as served:
         place = await served.take()
-        with served.session(place).publisher.subscribe():
+        with served.session(place).media.frames.subscribe():
             engine.go.clear()
             await until(lambda: served.runtime.is_stalled)
             engine.go.set()

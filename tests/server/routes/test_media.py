@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
-from types import SimpleNamespace
 from typing import Any, cast
 
 import av
@@ -20,7 +19,19 @@ from realtime_engine.infra.mjpeg import parse_frame_id
 from realtime_engine.infra.webcodecs import VideoPacket, parse_packet
 from realtime_engine.server.routes.media import MjpegResponse, VideoConnection
 
-from ..support import HELD, Place, Served, colour, frame_where, in_process, jpeg_colour, message, over_http, until
+from ..support import (
+    HELD,
+    Place,
+    Served,
+    colour,
+    frame_where,
+    in_process,
+    jpeg_colour,
+    message,
+    over_http,
+    paint_demo,
+    until,
+)
 
 
 class Parts:
@@ -78,8 +89,21 @@ async def test_no_picture_of_before_a_reset_follows_its_answer() -> None:
             await parts.next()
             assert (await place.request("POST", "reset", json={})).status_code == 200
             session = served.session(place)
-            assert session.jpegs.latest is None or session.jpegs.latest.id.epoch == 2
+            assert session.media.jpegs.latest is None or session.media.jpegs.latest.id.epoch == 2
             while parse_frame_id((await parts.next())[0]["X-Frame"]).epoch != 2:
+                pass
+
+
+async def test_a_stream_repeats_the_last_picture_of_a_finished_rollout_until_a_reset() -> None:
+    async with over_http(paint_demo(max_chunks=3), heartbeat_s=0.02) as served:
+        place = await served.take()
+        async with watching(place) as parts:
+            await until(lambda: served.session(place).run_state.finished)
+            while parse_frame_id((await parts.next())[0]["X-Frame"]).seq < 2:
+                pass
+            assert parse_frame_id((await parts.next())[0]["X-Frame"]).seq == 2, "repeated"
+            await place.request("POST", "reset", json={})
+            while parse_frame_id((await parts.next())[0]["X-Frame"]).epoch < 2:
                 pass
 
 
@@ -115,7 +139,7 @@ async def test_a_viewer_that_takes_nothing_is_given_up() -> None:
         if message is None or message["type"] == "http.response.body":
             await asyncio.Event().wait()
 
-    response = MjpegResponse(parts(), patience_s=0.05)
+    response = MjpegResponse(parts(), timeout_s=0.05)
     scope = {"type": "http", "asgi": {"spec_version": "2.3"}}
     await asyncio.wait_for(response(scope, never, never), 10)
     assert left.is_set()
@@ -135,44 +159,23 @@ async def test_viewers_that_come_and_go_leave_nothing_behind() -> None:
                     await parts.next()
         await _nobody_is_left(served, place)
         await until(lambda: len(asyncio.all_tasks()) <= before)
-        assert session.publisher.statistics().viewers == 0
+        assert session.media.frames.statistics().viewers == 0
 
 
 async def _nobody_is_left(served: Served, place: Place) -> None:
     session = served.session(place)
-    await until(lambda: session.watching == 0 and session.publisher.viewers == 0)
+    await until(lambda: session.media.watching == 0 and session.media.frames.viewers == 0)
 
 
-async def test_the_newest_frame_is_encoded_once() -> None:
+async def test_the_newest_frame_is_a_jpeg_with_its_identity() -> None:
     async with in_process(viewer_grace_s=60) as served:
         place = await served.take(seed=150)
-        none_yet = await place.request("GET", "frame")
         session = served.session(place)
         await frame_where(session, lambda colour: True)
-        await place.request("PATCH", "self", json={"active": False})
-        first = await place.request("GET", "frame")
-        second = await place.request("GET", "frame")
-        assert none_yet.status_code in (200, 404)
-        assert first.headers["content-type"] == "image/jpeg"
-        assert parse_frame_id(first.headers["x-frame"]).session_id == place.id
-        assert abs(jpeg_colour(first.content)[2] - 150) < 6
-        assert first.content == second.content
-        assert await session.picture() is await session.picture()
-
-
-async def test_a_picture_whose_epoch_ends_during_its_encode_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with in_process(viewer_grace_s=60) as served:
-        place = await served.take()
-        session = served.session(place)
-        await frame_where(session, lambda colour: True)
-        await place.request("PATCH", "self", json={"active": False})
-
-        def encode(pixels: np.ndarray) -> bytes:
-            session.publisher.begin_epoch(session.epoch + 1)
-            return b"old"
-
-        monkeypatch.setattr(session, "_jpeg", SimpleNamespace(encode=encode))
-        assert await session.picture() is None
+        answer = await place.request("GET", "frame")
+        assert answer.status_code == 200 and answer.headers["content-type"] == "image/jpeg"
+        assert parse_frame_id(answer.headers["x-frame"]).session_id == place.id
+        assert abs(jpeg_colour(answer.content)[2] - 150) < 6
 
 
 async def test_before_the_first_frame_there_is_none() -> None:
@@ -181,7 +184,7 @@ async def test_before_the_first_frame_there_is_none() -> None:
         session = served.session(place)
         await place.request("PATCH", "self", json={"active": False})
         await place.request("POST", "reset", json={})
-        assert session.publisher.latest is None
+        assert session.media.frames.latest is None
         missing = await place.request("GET", "frame")
         assert (missing.status_code, missing.json()["type"].rpartition(":")[2]) == (404, "no-frame")
 
@@ -246,10 +249,10 @@ async def test_a_later_viewer_begins_with_a_keyframe_of_the_same_encode() -> Non
                 while first.seq < second.seq:
                     first = await one.next()
                 assert first.seq > second.seq or first.data == second.data
-            assert session.watching == session.feeds.connected == 2
+            assert session.media.watching == session.media.feeds.connected == 2
             metrics = (await served.client.get("/metrics")).text
             assert 'realtime_engine_viewers{transport="webcodecs"} 2.0' in metrics
-        await until(lambda: session.watching == 0)
+        await until(lambda: session.media.watching == 0)
 
 
 async def test_a_viewer_that_cannot_decode_on_gets_a_keyframe() -> None:
@@ -297,7 +300,7 @@ async def test_who_says_something_else_is_told_and_cut_off() -> None:
                     while True:
                         await watcher.socket.recv()
                 assert closed.value.rcvd is not None and closed.value.rcvd.code == 1008
-        await until(lambda: served.session(place).watching == 0)
+        await until(lambda: served.session(place).media.watching == 0)
 
 
 async def test_strangers_are_turned_away() -> None:
@@ -314,7 +317,7 @@ async def test_strangers_are_turned_away() -> None:
                 async with connect(address, additional_headers=headers):
                     pass
             assert refused.value.response.status_code == status
-        assert served.session(place).watching == 0
+        assert served.session(place).media.watching == 0
 
 
 async def test_a_slow_reader_holds_up_nobody_and_goes_on_with_a_keyframe() -> None:
@@ -359,10 +362,10 @@ async def test_a_client_that_takes_nothing_is_dropped(monkeypatch: pytest.Monkey
     async with in_process() as served:
         session = served.session(await served.take())
         socket = Stuck()
-        with session.feeds.open() as feed:
+        with session.media.feeds.open() as feed:
             await VideoConnection(cast(WebSocket, socket), session, feed).run()
         assert (socket.code, socket.sends) == (1013, 1)
-        assert session.watching == 0
+        assert session.media.watching == 0
 
 
 async def test_video_viewers_that_come_and_go_leave_nothing_behind() -> None:
@@ -371,7 +374,7 @@ async def test_video_viewers_that_come_and_go_leave_nothing_behind() -> None:
         session = served.session(place)
         async with video_watching(place) as watcher:
             await watcher.next()
-        await until(lambda: session.watching == 0)
+        await until(lambda: session.media.watching == 0)
         before = len(asyncio.all_tasks())
         for cycle in range(30):
             async with video_watching(place) as watcher:
@@ -379,9 +382,9 @@ async def test_video_viewers_that_come_and_go_leave_nothing_behind() -> None:
                     await watcher.next()
                 if cycle % 2:
                     watcher.socket.transport.abort()
-        await until(lambda: session.watching == 0)
+        await until(lambda: session.media.watching == 0)
         await until(lambda: len(asyncio.all_tasks()) <= before)
-        assert sum(stats.viewers for _, stats in session.tiers()) == 0
+        assert sum(stats.viewers for _, stats in session.media.tiers()) == 0
 
 
 async def test_frames_that_a_named_viewer_tells_of_are_joined() -> None:
@@ -394,6 +397,6 @@ async def test_frames_that_a_named_viewer_tells_of_are_joined() -> None:
             frame = {"epoch": packet.epoch, "seq": packet.seq, "index": packet.index, "presented": now_ms}
             clock = {"offset": 0.0, "uncertainty": 1.0}
             session.receive_text(message("presented", seq=1, viewer="desk", clock=clock, frames=[frame]))
-            assert session.joiner.transport_of("desk") == "webcodecs"
-            assert [record.is_presented for record in session.joiner.records(0)][:1] == [True]
-        await until(lambda: session.joiner.transport_of("desk") is None)
+            assert session.media.latency.transport_of("desk") == "webcodecs"
+            assert [record.is_presented for record in session.media.latency.records(0)][:1] == [True]
+        await until(lambda: session.media.latency.transport_of("desk") is None)

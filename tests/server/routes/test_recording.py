@@ -31,16 +31,16 @@ async def ask(place: Place, method: str = "GET", name: str = "", **given: Any) -
 
 
 async def record(served: Served, place: Place, seconds: float = 0.1) -> None:
-    """A recording of at least so long that runs on."""
+    """Start a recording and wait until it is longer than this."""
     answer = await ask(place, "POST")
     assert answer.status_code == 201, answer.text
     await recorded(served, place, seconds)
 
 
 async def recorded(served: Served, place: Place, seconds: float = 0.1) -> None:
-    recordings = served.session(place).recordings
+    recordings = served.session(place).media.recordings
     assert recordings is not None
-    await until(lambda: recordings.describe()["seconds"] >= seconds)
+    await until(lambda: recordings.describe()["seconds"] > seconds)  # rounded to milliseconds
 
 
 def kind(answer: httpx.Response) -> tuple[int, str]:
@@ -144,7 +144,7 @@ async def test_a_recording_that_nobody_attends_to_ends_and_so_does_the_session(
     clock = stop_idle_clock(monkeypatch)
     async with in_process(recordings=str(tmp_path), idle_timeout_s=0.4) as served:
         place = await served.take()
-        recordings = served.session(place).recordings
+        recordings = served.session(place).media.recordings
         await record(served, place, 0)
         assert recordings is not None
         clock.advance(0.4)
@@ -157,7 +157,7 @@ async def test_a_recording_that_nobody_attends_to_ends_and_so_does_the_session(
 async def test_a_recording_ends_at_its_greatest_size(tmp_path: Path) -> None:
     async with in_process(recordings=str(tmp_path), recording_max_bytes=10) as served:
         place = await served.take()
-        recordings = served.session(place).recordings
+        recordings = served.session(place).media.recordings
         assert recordings is not None
         await ask(place, "POST")
         await recorded(served, place)
@@ -187,11 +187,11 @@ async def test_a_viewer_by_webrtc_costs_no_second_encode(tmp_path: Path) -> None
             await receiver.next_frame()
             await record(served, place, 0.3)
             await receiver.next_frame()
-            encoded = dict(session._video.stats)
+            encoded = dict(session.media.video.stats)
             assert {key for key, stats in encoded.items() if stats.frames_encoded} == {(Codec.H264, Tier.FULL)}
             assert encoded[Codec.H264, Tier.FULL].viewers == 2
             assert session.counts().encodes[Tier.FULL] <= session.counts().published
-            assert session.watching == 1, "a recording is no viewer that anybody is told of"
+            assert session.media.watching == 1, "a recording is no viewer that anybody is told of"
             await ask(place, "DELETE")
             assert encoded[Codec.H264, Tier.FULL].viewers == 1
             await receiver.next_frame()

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from realtime_engine.core.messages import Rejected
+from realtime_engine.client import RealtimeClient
 from realtime_engine.server.problems import MEDIA_TYPE
 from realtime_engine.testing import FaultPlan, FaultyEngine
 
-from ..support import HELD, PaintEngine, frame_where, in_process, paint_demo, stop_idle_clock, until
+from ..support import HELD, PaintEngine, frame_where, in_process, over_http, paint_demo, stop_idle_clock, until
 
 TYPE = "urn:realtime-engine:problem:"
 
@@ -116,7 +116,7 @@ async def test_of_many_that_come_at_once_only_as_many_get_in_as_there_are_places
         responses = await asyncio.gather(*(served.client.post("/api/sessions", json={}) for _ in range(7)))
         assert sorted(response.status_code for response in responses) == [201] * 2 + [503] * 5
         full = next(response for response in responses if response.status_code == 503)
-        assert full.json()["type"] == TYPE + "full" and "All 2 places" in full.json()["detail"]
+        assert full.json()["type"] == TYPE + "full" and "All 2 sessions" in full.json()["detail"]
         assert 1 <= int(full.headers["retry-after"]) <= 10
         inside = next(response.json() for response in responses if response.status_code == 201)
         headers = {"Authorization": f"Bearer {inside['token']}"}
@@ -159,7 +159,7 @@ async def test_a_reset_begins_anew_and_keeps_what_is_held() -> None:
         await frame_where(session, lambda colour: colour[1] == HELD and colour[0] > 5)
         response = await place.request("POST", "reset", json={"context": {"seed": 9}})
         assert response.json() == {"epoch": 2}
-        latest = session.publisher.latest
+        latest = session.media.frames.latest
         assert latest is None or latest.id.epoch == 2
         frame = await frame_where(session, lambda colour: True)
         assert frame.id.epoch == 2 and frame.pixels[0, 0, 2] == 9 and frame.pixels[0, 0, 1] == HELD
@@ -181,7 +181,7 @@ async def test_a_large_field_comes_in_the_context() -> None:
         place = await served.take()
         response = await place.request("POST", "reset", json={"context": {"prompt": "x" * 90_000}})
         assert response.status_code == 200
-        state = served.session(place).steering.state
+        state = served.session(place).controls.state
         assert len(state.window().field_values["prompt"]) == 90_000
 
 
@@ -200,40 +200,40 @@ async def test_a_session_that_fails_for_good_is_over() -> None:
         place = await served.take()
         told: list[str] = []
         session = served.session(place)
-        session.clients.join("test", told.append)
+        session.connections.add("test", told.append)
         await place.send(1, fields={"prompt": "fail"})
-        await session.over.wait()
+        await session.ended.wait()
         assert '"fatal": true' in told[-1] and "the step failed" in told[-1]
         assert (await place.request("GET", "self")).status_code == 410
         assert engine.active_sessions == 0
         await served.take()
 
 
-async def test_nobody_watches_so_it_pauses_and_then_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unwatched_session_is_paused_and_then_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     engine, clock = PaintEngine(), stop_idle_clock(monkeypatch)
     async with in_process(paint_demo(engine), viewer_grace_s=0.05, idle_timeout_s=0.3) as served:
         place = await served.take()
         session = served.session(place)
         clock.advance(0.1)
-        await until(lambda: not session.activity.active)
+        await until(lambda: not session.run_state.active)
         assert (await place.request("GET", "self")).json()["active"]
-        with session.publisher.subscribe():
-            assert session.activity.active
+        with session.media.frames.subscribe():
+            assert session.run_state.active
         clock.advance(0.3)
-        await session.over.wait()
+        await session.ended.wait()
         assert (await place.request("GET", "self")).status_code == 410
         assert engine.active_sessions == 0
 
 
-async def test_a_picture_that_is_asked_for_wakes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_requested_picture_resumes_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = stop_idle_clock(monkeypatch)
     async with in_process(viewer_grace_s=0.05) as served:
         place = await served.take()
         session = served.session(place)
         clock.advance(0.1)
-        await until(lambda: not session.activity.active)
+        await until(lambda: not session.run_state.active)
         await place.request("GET", "frame")
-        assert session.activity.active
+        assert session.run_state.active
 
 
 async def test_the_list_shows_no_tokens_and_asks_for_the_servers() -> None:
@@ -276,22 +276,9 @@ async def test_a_reset_that_is_refused_changes_no_field() -> None:
         place = await served.take(seed=5)
         session = served.session(place)
         assert (await place.request("POST", "reset", json={"context": {"seed": 13}})).status_code == 422
-        assert session.steering.state.window().field_values["seed"] == 5
+        assert session.controls.state.window().field_values["seed"] == 5
         assert (await place.request("POST", "reset", json={})).json() == {"epoch": 2}
         assert (await frame_where(session, lambda colour: True)).pixels[0, 0, 2] == 5
-
-
-async def test_a_reset_that_the_engine_refuses_changes_no_field() -> None:
-    async with in_process() as served:
-        place = await served.take(seed=5)
-        session = served.session(place)
-        rejected = Rejected(session.id, "ValueError: not now", epoch=1)
-        loop = asyncio.get_running_loop()
-        session._asking._put = lambda message: loop.call_soon(session._hear, rejected)  # type: ignore[assignment]
-        refused = await place.request("POST", "reset", json={"context": {"seed": 7}})
-        assert (refused.status_code, refused.json()["detail"]) == (422, "not now")
-        session._asking._put = served.runtime.host.inbox.put_nowait
-        assert session.steering.state.window().field_values["seed"] == 5
 
 
 async def test_what_shapes_the_first_frame_after_a_reset_are_its_fields() -> None:
@@ -305,7 +292,7 @@ async def test_what_shapes_the_first_frame_after_a_reset_are_its_fields() -> Non
         place = await served.take(seed=5)
         assert (await place.request("POST", "reset", json={"context": {"seed": 7}})).status_code == 200
         assert conditioned[0] == 5 and set(conditioned[1:]) == {7}
-        assert served.session(place).steering.state.window().field_values["seed"] == 7
+        assert served.session(place).controls.state.window().field_values["seed"] == 7
 
 
 async def test_a_reset_that_ends_the_session_says_so() -> None:
@@ -314,3 +301,30 @@ async def test_a_reset_that_ends_the_session_says_so() -> None:
         response = await place.request("POST", "reset", json={"context": {"prompt": "refused"}})
         assert (response.status_code, response.json()["type"]) == (410, TYPE + "session-over")
         assert "not to this model's taste" in response.json()["detail"]
+
+
+async def test_a_finished_rollout_is_shown_and_a_reset_starts_the_next() -> None:
+    async with in_process(paint_demo(max_chunks=3)) as served:
+        place = await served.take()
+        session = served.session(place)
+        for epoch in (1, 2):
+            await until(lambda: session.run_state.finished)
+            shown = (await place.request("GET", "self")).json()
+            assert (shown["epoch"], shown["state"], shown["stepped"]) == (epoch, "finished", False)
+            picture = await place.request("GET", "frame")
+            assert picture.status_code == 200 and f";epoch={epoch};seq={3 * epoch - 1};" in picture.headers["x-frame"]
+            await place.request("PATCH", "self", json={"active": False})
+            running = (await place.request("PATCH", "self", json={"active": True})).json()
+            assert running["state"] == "finished", "a pause and a resume change nothing"
+            assert (await place.request("POST", "reset", json={})).json() == {"epoch": epoch + 1}
+
+
+async def test_the_python_client_gets_the_end_of_a_rollout_and_starts_the_next() -> None:
+    async with over_http(paint_demo(max_chunks=3)) as served:
+        async with RealtimeClient.connect(str(served.client.base_url), transport="mjpeg") as client:
+            assert await client.reset() == 2
+            for epoch in (2, 3):
+                while (event := await client.next_event())["event"] != "finished":
+                    pass
+                assert event["epoch"] == epoch
+                assert await client.reset() == epoch + 1

@@ -61,7 +61,7 @@ async def test_a_record_is_right_within_its_uncertainty() -> None:
             timing = await heard(receiver, "timing")
             stages = {stage["stage"]: stage for stage in timing["stages"]}
             assert timing["transport"] == "webrtc" and stages["delivery"]["count"] == 1 and "decode" not in stages
-            (record,) = [record for record in session.joiner.records(0) if record.is_presented]
+            (record,) = [record for record in session.media.latency.records(0) if record.is_presented]
             presented_ns = record.times[Milestone.PRESENTED]
             assert presented_ns is not None and record.uncertainty_ns == round(clock["uncertainty"] * 1e6)
             sent_ns = record.times[Milestone.SENT]
@@ -84,7 +84,7 @@ async def test_pictures_by_mjpeg_are_joined_too() -> None:
     async with in_process() as served:
         place = await served.take()
         session = served.session(place)
-        with session.jpegs.subscribe() as viewer:
+        with session.media.jpegs.subscribe() as viewer:
             await viewer.next()  # may have been there before anybody watched
             frame = (await viewer.next()).id
         told = {"epoch": frame.epoch, "seq": frame.seq, "index": frame.frame_index}
@@ -109,8 +109,8 @@ async def tell(place: Place, **given: Any) -> list[dict[str, Any]]:
 async def test_nothing_is_kept_while_nobody_watches() -> None:
     async with in_process() as served:
         session = served.session(await served.take())
-        await until(lambda: session.publisher.statistics().published > 3)
-        assert session.joiner.records(0) == []
+        await until(lambda: session.media.frames.statistics().published > 3)
+        assert session.media.latency.records(0) == []
 
 
 async def test_a_trace_is_for_the_owner_and_bounded() -> None:

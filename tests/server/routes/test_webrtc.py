@@ -48,7 +48,7 @@ async def test_a_viewer_sees_and_steers_until_it_hangs_up() -> None:
             receiver.send(message("controls", seq=3, keys=["KeyW"]))
             while abs(colour(frame.rgb())[1] - HELD) > 25:
                 frame = await receiver.next_frame()
-            assert session.watching == 1
+            assert session.media.watching == 1
             location = answer.headers["location"]
             trickled = await served.client.patch(
                 location,
@@ -59,7 +59,7 @@ async def test_a_viewer_sees_and_steers_until_it_hangs_up() -> None:
             for _ in range(2):
                 assert (await served.client.delete(location, headers=place.auth)).status_code == 204
             await receiver.ended()
-        assert session.watching == 0 and not session.steering.state.window().held("KeyW")
+        assert session.media.watching == 0 and not session.controls.state.window().held("KeyW")
 
 
 async def test_events_come_over_the_data_channel_and_the_picture_ends_with_the_session() -> None:
@@ -92,7 +92,7 @@ async def test_a_vanished_session_keeps_no_viewer() -> None:
         for _ in range(3):
             async with viewing(place) as (receiver, _):
                 await receiver.next_frame()
-            await until(lambda: session.watching == 0 and session.publisher.viewers == 0)
+            await until(lambda: session.media.watching == 0 and session.media.frames.viewers == 0)
 
 
 async def test_what_cannot_be_answered_is_a_problem() -> None:
@@ -296,9 +296,9 @@ async def test_a_publisher_ends_with_its_session_and_a_video_keeps_a_session(mon
         session = served.session(place)
         async with publishing(place) as (publisher, _):
             for _ in range(3):
-                await until(lambda: session.idle_s == 0)
+                await until(lambda: session.idle.idle_s == 0)
                 clock.advance(0.15)
-            assert not session.is_over, "somebody is there, although nobody watches"
+            assert not session.is_ending, "somebody is there, although nobody watches"
             await place.request("DELETE", "self")
             await until(lambda: publisher.connection.connectionState == "closed")
             again = await place.request("POST", "whip", content="v=0", headers=SDP)
@@ -358,5 +358,5 @@ async def test_clients_that_ask_first_are_answered() -> None:
 
 
 def window(session: DemoSession) -> Any:
-    assert session.video_input is not None
-    return session.video_input.window
+    assert session.publishers is not None
+    return session.publishers.video.window

@@ -1,146 +1,239 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
-from realtime_engine import Action, Inbox
-from realtime_engine.infra.controls import ControlState
+from realtime_engine import Action, Inbox, InboxMsg
+from realtime_engine.infra.control_log import UNRECORDED, SessionLog
+from realtime_engine.infra.controls import HOLD_TIMEOUT_S, ControlState
 from realtime_engine.infra.controls.schema import PresentedMessage
 from realtime_engine.infra.video_input import VideoBuffer, VideoInput
-from realtime_engine.server.sessions.controls import SessionControls
+from realtime_engine.server.sessions.controls import ControlHooks, SessionControls
 from realtime_engine.testing import ManualClock
 
-from ..support import CONTROLS, message, paint_demo
+from ..support import CONTROLS, in_process, message, paint_demo, until
 
 FRAME = {"epoch": 1, "seq": 2, "index": 0, "presented": 5.5}
+KEY_DOWN = {"seq": 0, "kind": "key_down", "code": "KeyW"}
 
 
-class Desk:
-    """SessionControls with both its ends laid open."""
+class Bench:
+    """Session controls, and what they put, broadcast and report."""
 
     def __init__(
-        self, clock: ManualClock | None = None, put: Any = None, video: VideoBuffer | None = None, **demo: Any
+        self,
+        clock: ManualClock | None = None,
+        put: Callable[[InboxMsg], None] | None = None,
+        video: VideoBuffer | None = None,
+        log: SessionLog = UNRECORDED,
+        **demo: Any,
     ) -> None:
-        self.put: list[Action] = []
-        self.told: list[dict[str, Any]] = []
-        self.heard = 0
+        self.actions: list[Action] = []
+        self.broadcasts: list[Any] = []
+        self.activities = 0
         self.presented: list[PresentedMessage] = []
-        state = ControlState(CONTROLS, clock) if clock is not None else ControlState(CONTROLS)
-        self.steering = SessionControls(
-            paint_demo(**demo),
-            "s",
-            state,
-            put=put or self.put.append,
-            tell=self.told.append,
-            on_heard=self._hear,
-            on_presented=self._present,
-            video=video,
+        hooks = ControlHooks(
+            put=put or self.actions.append,  # type: ignore[arg-type]
+            broadcast=self.broadcasts.append,
+            on_activity=self._on_activity,
+            on_presented=self._on_presented,
         )
+        state = ControlState(CONTROLS, clock) if clock is not None else ControlState(CONTROLS)
+        self.controls = SessionControls(paint_demo(**demo), "s", state, hooks, video=video, log=log)
+        self.receive = self.controls.receive_text
 
-    def _hear(self) -> None:
-        self.heard += 1
+    def _on_activity(self) -> None:
+        self.activities += 1
 
-    def _present(self, message: PresentedMessage) -> list[dict[str, Any]]:
+    def _on_presented(self, message: PresentedMessage) -> list[dict[str, Any]]:
         self.presented.append(message)
         return [{"type": "timing"}]
 
 
-async def test_each_message_is_an_action_at_once() -> None:
-    desk = Desk()
-    edges = [{"seq": 0, "kind": "key_down", "code": "KeyW"}]
-    assert desk.steering.receive_text(message("controls", seq=4, keys=["KeyW"], edges=edges)) == []
-    desk.steering.receive_text(message("controls", seq=5, keys=[]))
-    first, second = desk.put
+async def test_each_message_becomes_an_action_at_once() -> None:
+    bench = Bench()
+    assert bench.receive(message("controls", seq=4, keys=["KeyW"], edges=[KEY_DOWN])) == []
+    bench.receive(message("controls", seq=5, keys=[]))
+    first, second = bench.actions
     assert first.session_id == "s" and first.conditioning["forward"] == 1.0 and first.action_id == 4
     assert [edge["code"] for edge in first.events] == ["KeyW"]
     assert second.conditioning["forward"] == 0.0 and second.events == () and second.action_id == 5
-    desk.steering.close()
+    bench.controls.close()
 
 
-async def test_pings_and_refused_messages_make_none() -> None:
-    desk = Desk()
-    assert '"pong"' in desk.steering.receive_text(message("ping", seq=1))[0]
-    assert '"error"' in desk.steering.receive_text("{")[0]
-    assert '"bad_field"' in desk.steering.receive_text(message("controls", seq=1, fields={"seed": -1}))[0]
-    assert desk.put == []
+async def test_pings_and_refused_messages_become_no_action() -> None:
+    bench = Bench()
+    assert '"pong"' in bench.receive(message("ping", seq=1))[0]
+    assert '"error"' in bench.receive("{")[0]
+    assert '"bad_field"' in bench.receive(message("controls", seq=1, fields={"seed": -1}))[0]
+    assert bench.actions == [] and bench.activities == 3
 
 
-async def test_what_was_presented_is_no_control_and_shows_nobody() -> None:
-    desk = Desk()
-    desk.steering.receive_text(message("controls", seq=1, keys=["KeyW"]))
-    expiry_ns, put, heard = desk.steering.state.next_expiry_ns, len(desk.put), desk.heard
-    told = message("presented", seq=2, clock={"offset": 1, "uncertainty": 1}, frames=[FRAME])
-    assert desk.steering.receive_text(told) == ['{"type": "timing"}']
-    assert desk.presented[0].frames[0].presented == 5.5
-    assert (desk.steering.state.next_expiry_ns, len(desk.put), desk.heard) == (expiry_ns, put, heard)
-    desk.steering.close()
+async def test_presented_frames_are_no_control_and_no_activity() -> None:
+    bench = Bench()
+    bench.receive(message("controls", seq=1, keys=["KeyW"]))
+    before = bench.controls.state.next_expiry_ns, len(bench.actions), bench.activities
+    report = message("presented", seq=2, clock={"offset": 1, "uncertainty": 1}, frames=[FRAME])
+    assert bench.receive(report) == ['{"type": "timing"}']
+    assert bench.presented[0].frames[0].presented == 5.5
+    assert (bench.controls.state.next_expiry_ns, len(bench.actions), bench.activities) == before
+    bench.controls.close()
 
 
-async def test_a_failing_to_conditioning_is_told_and_takes_no_edge() -> None:
-    desk = Desk()
-    edges = [{"seq": 0, "kind": "key_down", "code": "KeyW"}]
-    desk.steering.receive_text(message("controls", seq=1, fields={"prompt": "raise"}, edges=edges))
-    (told,) = desk.told
-    assert told["type"] == "error" and told["seq"] == 1 and "KeyError" in told["error"]["detail"]
-    assert desk.put == []
-    desk.steering.receive_text(message("controls", seq=2, fields={"prompt": "good"}))
-    assert [edge["code"] for edge in desk.put[0].events] == ["KeyW"]
+async def test_a_failing_to_conditioning_is_reported_and_consumes_no_edge() -> None:
+    bench = Bench()
+    bench.receive(message("controls", seq=1, fields={"prompt": "raise"}, edges=[KEY_DOWN]))
+    (error,) = bench.broadcasts
+    assert error["type"] == "error" and error["seq"] == 1 and "KeyError" in error["error"]["detail"]
+    assert bench.actions == []
+    bench.receive(message("controls", seq=2, fields={"prompt": "good"}))
+    assert [edge["code"] for edge in bench.actions[0].events] == ["KeyW"]
 
 
-async def test_conditioning_that_the_engine_cannot_take_is_told_too() -> None:
-    desk = Desk(put=Inbox().put_nowait, to_conditioning=lambda window: 5)
-    desk.steering.receive_text(message("controls", seq=1))
-    assert "Action.conditioning must be a mapping" in desk.told[0]["error"]["detail"]
+async def test_conditioning_that_the_inbox_refuses_is_reported() -> None:
+    bench = Bench(put=Inbox().put_nowait, to_conditioning=lambda window: 5)
+    bench.receive(message("controls", seq=1))
+    assert "Action.conditioning must be a mapping" in bench.broadcasts[0]["error"]["detail"]
 
 
-async def test_what_is_held_is_released_when_the_last_client_leaves() -> None:
-    desk = Desk()
-    desk.steering.release_all()
-    assert desk.put == []
-    desk.steering.receive_text(message("controls", seq=1, keys=["KeyW"]))
-    desk.steering.release_all()
-    assert desk.put[-1].conditioning["forward"] == 0.0
-    assert [edge["kind"] for edge in desk.put[-1].events] == ["key_up"]
-    desk.steering.close()
+async def test_release_all_releases_the_keys() -> None:
+    bench = Bench()
+    bench.controls.release_all()
+    assert bench.actions == []
+    bench.receive(message("controls", seq=1, keys=["KeyW"]))
+    bench.controls.release_all()
+    assert bench.actions[-1].conditioning["forward"] == 0.0
+    assert [edge["kind"] for edge in bench.actions[-1].events] == ["key_up"]
+    bench.controls.close()
 
 
-async def test_silence_releases_by_itself(monkeypatch: Any) -> None:
+async def test_silence_releases_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = ManualClock(10**9)
     monkeypatch.setattr("realtime_engine.server.sessions.controls.MONOTONIC", clock)
-    desk = Desk(clock)
-    desk.steering.receive_text(message("controls", seq=1, keys=["KeyW"]))
-    timer = desk.steering._expiry
+    bench = Bench(clock)
+    bench.receive(message("controls", seq=1, keys=["KeyW"]))
+    timer = bench.controls._expiry
     assert timer is not None
     clock.advance(3)
-    desk.steering._expire()
+    bench.controls._expire()
     timer.cancel()
-    assert desk.put[-1].conditioning["forward"] == 0.0 and desk.steering._expiry is None
+    assert bench.actions[-1].conditioning["forward"] == 0.0 and bench.controls._expiry is None
 
 
-async def test_nothing_is_said_after_the_end() -> None:
-    desk = Desk()
-    desk.steering.close()
-    desk.steering.receive_text(message("controls", seq=1, keys=["KeyW"]))
-    assert desk.put == []
+async def test_closed_controls_send_no_action() -> None:
+    bench = Bench()
+    bench.controls.close()
+    bench.receive(message("controls", seq=1, keys=["KeyW"]))
+    assert bench.actions == []
 
 
-async def test_a_camera_does_not_repeat_what_is_wrong_with_each_frame() -> None:
-    desk = Desk(to_conditioning=lambda window: 1 / 0)
+async def test_an_error_that_each_video_frame_repeats_is_broadcast_once() -> None:
+    bench = Bench(to_conditioning=lambda window: 1 / 0)
     for _ in range(3):
-        desk.steering.act()
-    assert len(desk.told) == 1
-    desk.steering.receive_text(message("controls", seq=1))
-    desk.steering.act()
-    assert [told["seq"] for told in desk.told] == [None, 1], "each message is answered"
+        bench.controls.send_action()
+    assert len(bench.broadcasts) == 1
+    bench.receive(message("controls", seq=1))
+    bench.controls.send_action()
+    assert [error["seq"] for error in bench.broadcasts] == [None, 1], "each message gets its own error"
 
 
-async def test_a_frame_of_the_camera_is_an_action_at_once() -> None:
-    buffer = VideoBuffer(VideoInput(), lambda: desk.steering.act())
-    desk = Desk(video=buffer, to_conditioning=lambda window: {"video": window.video}, video_input=True)
+async def test_each_video_frame_becomes_an_action_at_once() -> None:
+    buffer = VideoBuffer(VideoInput(), lambda: bench.controls.send_action())
+    bench = Bench(video=buffer, to_conditioning=lambda window: {"video": window.video}, video_input=True)
     publisher = buffer.start_publisher()
     buffer.put(publisher, np.zeros((2, 2, 3), np.uint8), media_ns=0, arrived_ns=1)
     buffer.end_publisher(publisher)
-    desk.steering.receive_text(message("controls", seq=5))
-    seen = [(action.conditioning["video"].live, len(action.conditioning["video"].frames)) for action in desk.put]
-    assert seen == [(True, 0), (True, 1), (False, 1), (False, 1)]
-    assert [action.action_id for action in desk.put] == [None, None, None, 5]
-    desk.steering.close()
+    bench.receive(message("controls", seq=5))
+    windows = [action.conditioning["video"] for action in bench.actions]
+    assert [(window.live, len(window.frames)) for window in windows] == [(True, 0), (True, 1), (False, 1), (False, 1)]
+    assert [action.action_id for action in bench.actions] == [None, None, None, 5]
+    bench.controls.close()
+
+
+async def test_the_fields_of_a_reset_are_used_at_once_and_kept_if_it_is_accepted() -> None:
+    for accepted, kept in ((True, 3), (False, 0)):
+        bench = Bench()
+        assert bench.controls.stage_reset({"seed": 3})["seed"] == 3
+        bench.controls.send_initial_action()
+        assert bench.actions[-1].conditioning["seed"] == 3
+        bench.controls.finish_reset(accepted=accepted)
+        assert bench.actions[-1].conditioning["seed"] == bench.controls.state.window().field_values["seed"] == kept
+
+
+class Notes(SessionLog):
+    """A log that keeps its calls in a list; ``put`` is an action that was put."""
+
+    def __init__(self) -> None:
+        self.notes: list[Any] = []
+
+    def on_message(self, message: Any) -> None:
+        self.notes.append((message.type, message.seq))
+
+    def record(self, kind: str, **more: Any) -> None:
+        self.notes.append(kind)
+
+    def on_action(self) -> None:
+        self.notes.append("acting")
+
+    def on_reset_reply(self, accepted: bool) -> None:
+        self.notes.append(("begun", accepted))
+
+    def on_put(self, action: InboxMsg) -> None:
+        self.notes.append("put")
+
+
+def logged(clock: ManualClock) -> tuple[SessionControls, list[Any]]:
+    log = Notes()
+    return Bench(clock, log.on_put, log=log).controls, log.notes
+
+
+async def test_a_message_is_logged_before_its_action_and_a_refused_one_is_not() -> None:
+    controls, notes = logged(ManualClock())
+    controls.receive_text(message("controls", seq=4, keys=["KeyW"]))
+    controls.receive_text(message("ping", seq=5, t=1.0))
+    controls.receive_text(message("controls", seq=6, fields={"seed": "many"}))
+    controls.receive_text(message("controls", seq=7, fields={"prompt": "raise"}))  # to_conditioning fails
+    assert notes == [("controls", 4), "acting", "put", ("controls", 7)]
+    controls.close()
+
+
+async def test_a_release_by_silence_is_logged_when_it_takes_effect() -> None:
+    clock = ManualClock()
+    controls, notes = logged(clock)
+    controls.receive_text(message("controls", seq=1, keys=["KeyW"]))
+    clock.advance(HOLD_TIMEOUT_S)
+    controls.receive_text(message("controls", seq=2, keys=["KeyS"]))
+    controls.release_all()
+    first = [("controls", 1), "acting", "put"]
+    assert notes == [*first, "release", ("controls", 2), "acting", "put", "release", "acting", "put"]
+    controls.close()
+
+
+async def test_a_reset_is_logged_with_its_reply() -> None:
+    controls, notes = logged(ManualClock())
+    controls.stage_reset({"seed": 3})
+    controls.send_initial_action()
+    controls.finish_reset(accepted=True)
+    controls.finish_reset(accepted=True)  # of an attach: no reset is staged
+    assert notes == ["reset", "act", "acting", "put", ("begun", True), "acting", "put"]
+    controls.close()
+
+
+async def test_a_control_log_is_written_only_if_configured(tmp_path: Path) -> None:
+    async with in_process() as served:
+        await served.take(seed=1)
+        assert served.runtime.host.outbox.__class__.__name__ == "Outbox"
+    async with in_process(record_controls=str(tmp_path / "logs")) as served:
+        place = await served.take(seed=1)
+        session = served.session(place)
+        with session.media.frames.subscribe() as viewer:
+            await viewer.next()
+        await place.request("DELETE", "self")
+        await until(lambda: session.ended.is_set())
+    (path,) = sorted((tmp_path / "logs").iterdir())
+    assert path.name.startswith("paint-") and place.id in path.name
+    assert '"type":"end"' in path.read_text().splitlines()[-1]

@@ -4,37 +4,37 @@ import pytest
 
 from realtime_engine.core.messages import Attach, Detach, InboxMsg, Reset
 from realtime_engine.server.problems import Problem
-from realtime_engine.server.sessions.engine_requests import EngineRequests, Refused, SessionOver, resolve
+from realtime_engine.server.sessions.engine_requests import EngineRequests, RequestRefused, SessionOver, resolve
 
 
-async def test_an_answer_is_waited_for_and_may_come_later() -> None:
+async def test_a_reply_may_arrive_after_the_timeout() -> None:
     put: list[InboxMsg] = []
-    asking = EngineRequests(put.append, 0.01)
-    await asking.answer(asking.reset)  # nothing was asked for
-    asking.ask(Reset("s", {}))
-    with pytest.raises(Problem, match="at one step for long"):
-        await asking.answer(asking.reset)
-    assert asking.is_waiting and put == [Reset("s", {})]
-    assert resolve(asking.reset, None)
-    await asking.answer(asking.reset)
-    assert not asking.is_waiting and not resolve(asking.reset, None)
+    requests = EngineRequests(put.append, 0.01)
+    await requests.result(requests.reset)  # nothing was requested
+    requests.send(Reset("s", {}))
+    with pytest.raises(Problem, match="current model step has not finished"):
+        await requests.result(requests.reset)
+    assert requests.is_pending and put == [Reset("s", {})]
+    assert resolve(requests.reset, None)
+    await requests.result(requests.reset)
+    assert not requests.is_pending and not resolve(requests.reset, None)
 
 
-async def test_a_refusal_is_raised_for_whoever_waits_for_the_answer() -> None:
-    asking = EngineRequests(lambda message: None, 1)
-    asking.ask(Attach("s", {}))
-    asking.ask(Detach("s"))
-    resolve(asking.attached, Refused("no room"))
-    await asking.settled(asking.attached)
-    with pytest.raises(Refused, match="no room"):
-        await asking.answer(asking.attached)
+async def test_a_refusal_is_raised_by_result_only() -> None:
+    requests = EngineRequests(lambda message: None, 1)
+    requests.send(Attach("s", {}))
+    requests.send(Detach("s"))
+    resolve(requests.attached, RequestRefused("no room"))
+    await requests.wait_done(requests.attached)
+    with pytest.raises(RequestRefused, match="no room"):
+        await requests.result(requests.attached)
 
 
-async def test_the_end_of_the_session_answers_everything() -> None:
-    asking = EngineRequests(lambda message: None, 1)
-    asking.ask(Attach("s", {}))
-    asking.ask(Reset("s", {}))
-    asking.give_up()
-    for answer in (asking.attached, asking.reset):
+async def test_cancel_all_resolves_every_reply() -> None:
+    requests = EngineRequests(lambda message: None, 1)
+    requests.send(Attach("s", {}))
+    requests.send(Reset("s", {}))
+    requests.cancel_all()
+    for reply in (requests.attached, requests.reset):
         with pytest.raises(SessionOver):
-            await asking.answer(answer)
+            await requests.result(reply)

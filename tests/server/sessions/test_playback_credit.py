@@ -26,17 +26,17 @@ class Playback:
         identities = (FrameId("s", 1, self.chunks, index) for index in range(frames))
         self.pacer.push([Frame(PIXELS, identity) for identity in identities])
         self.chunks += 1
-        was_held = self.credit.held
+        was_held = self.credit.exhausted
         now = self.clock.now_ns()
-        self.credit.arrived(frames, now, wants_more=self.pacer.wants_more(now))
-        self.holds += self.credit.held and not was_held
+        self.credit.on_chunk(frames, now, wants_more=self.pacer.wants_more(now))
+        self.holds += self.credit.exhausted and not was_held
 
     def pass_ms(self, milliseconds: int) -> None:
         for _ in range(milliseconds):
             self.clock.advance(0.001)
             now = self.clock.now_ns()
             while self.pacer.pop_due(now) is not None:
-                self.credit.shown(wants_more=self.pacer.wants_more(now))
+                self.credit.on_published(wants_more=self.pacer.wants_more(now))
 
 
 @pytest.mark.parametrize("frames", [1, 4, 16])
@@ -58,7 +58,7 @@ def test_an_engine_in_step_is_never_held_however_late_some_of_its_chunks_are(fra
 def test_an_engine_that_runs_flat_out_is_held_to_playback(frames: int, lost: int) -> None:
     playback = Playback()
     for _ in range(2000):
-        if not playback.credit.held:
+        if not playback.credit.exhausted:
             playback.arrive(frames)
         playback.pass_ms(5)
     counted = playback.pacer.statistics()
@@ -69,10 +69,10 @@ def test_an_engine_that_runs_flat_out_is_held_to_playback(frames: int, lost: int
 
 def test_a_clear_forgets_the_surplus() -> None:
     playback = Playback()
-    while not playback.credit.held:
+    while not playback.credit.exhausted:
         playback.arrive()
     playback.pacer.clear()
     playback.credit.clear()
-    assert not playback.credit.held
+    assert not playback.credit.exhausted
     playback.arrive()
-    assert not playback.credit.held
+    assert not playback.credit.exhausted

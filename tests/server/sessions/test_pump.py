@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from realtime_engine import Attached, Chunk, Detached, EngineManifest, Failed, Outbox, ResetDone, SessionEvent
-from realtime_engine.infra.demo import FrameFormat
+from realtime_engine import Attached, Chunk, Detached, Failed, Finished, Outbox, ResetDone, SessionEvent
+from realtime_engine.infra.conversion import Converter
 from realtime_engine.infra.publisher import FramePublisher
-from realtime_engine.server.sessions.pump import Pump
+from realtime_engine.server.sessions.pump import Pump, PumpHooks
+
+from ..support import until
 
 
 class Bench:
@@ -23,19 +25,20 @@ class Bench:
         self.publisher = FramePublisher()
         self.viewer = self.publisher.subscribe()
         self.events: list[SessionEvent] = []
+        self.on_event: Callable[[SessionEvent], object] = lambda event: None
         self.credits: list[bool] = []
         self.pump = Pump(
             self.outbox.session("s"),
-            EngineManifest(1, rate_hz=1000.0),
-            FrameFormat(layout, value_range),  # type: ignore[arg-type]
             self.publisher,
+            Converter(layout, value_range),
+            pool,
+            fps=1000.0,
             budget_ms=100,
-            on_event=self._hear,
-            on_credit=self.credits.append,
-            pool=pool,
+            hooks=PumpHooks(on_event=self._on_event, on_credit=self.credits.append),
         )
 
-    def _hear(self, event: SessionEvent) -> bool:
+    def _on_event(self, event: SessionEvent) -> bool:
+        self.on_event(event)
         self.events.append(event)
         return not isinstance(event, Detached)
 
@@ -79,7 +82,7 @@ async def test_no_frame_of_before_a_reset_is_shown_after_it() -> None:
         while (frame := await one.viewer.next()).id.epoch < 2:
             pass
         assert frame.pixels.max() == 2 and one.publisher.epoch == 2
-        assert one.pump.statistics().discarded > 0
+        assert one.publisher.statistics().published < 51, "queued frames of the old epoch are discarded"
     assert [type(event) for event in one.events] == [Attached, ResetDone, Detached]
 
 
@@ -108,6 +111,33 @@ async def test_it_ends_with_the_session_or_with_the_engine(close: bool) -> None:
         one = Bench("thwc", "uint8", pool)
         running = asyncio.create_task(one.pump.run())
         one.outbox.close() if close else one.outbox.put_nowait(Detached("s"))
-        await running
-        with one.outbox.session("s"):  # the claim was given back
+        assert await running is not close
+        with one.outbox.session("s"):  # the stream was released
             pass
+
+
+async def test_finished_is_reported_after_the_last_frame_of_the_rollout() -> None:
+    async with bench() as one:
+        newest: list[int] = []
+        one.on_event = lambda event: newest.append(one.publisher.latest.id.frame_index)  # type: ignore[union-attr]
+        one.outbox.put_many([Chunk("s", pixels(1, 30), seq=0, epoch=1), Finished("s", epoch=1)])
+        await until(lambda: one.events)
+        assert one.events == [Finished("s", epoch=1)] and newest == [29]
+
+
+async def test_finished_without_waiting_frames_is_reported_at_once() -> None:
+    async with bench() as one:
+        one.outbox.put_nowait(Finished("s", epoch=1))
+        await until(lambda: one.events)
+        assert one.events == [Finished("s", epoch=1)]
+
+
+async def test_a_reset_supersedes_finished() -> None:
+    async with bench() as one:
+        one.outbox.put_many(
+            [Chunk("s", pixels(1, 50), seq=0, epoch=1), Finished("s", epoch=1), ResetDone("s", epoch=2)]
+        )
+        one.chunk(1, pixels(2), epoch=2)
+        while (await one.viewer.next()).id.epoch < 2:
+            pass
+    assert one.events == [ResetDone("s", epoch=2), Detached("s", epoch=1)]

@@ -29,7 +29,7 @@ class Scene:
             self.video,
             pool,
             attended_ns=self._attended_ns,
-            patience_s=0.04,
+            idle_timeout_s=0.04,
         )
 
     def _attended_ns(self) -> int:

@@ -2,7 +2,6 @@
 
 from .actors import BatchedStageActor, LocalStageActor
 from .engine import StreamingEngine
-from .epoch import ChunkRequest
 from .errors import (
     InvalidStageOutputError,
     SequenceError,
@@ -22,6 +21,7 @@ from .metrics import StreamingLatencySummary, StreamingSessionMetrics, Streaming
 from .offline import run_offline
 from .orchestrator import StreamingPipelineOrchestrator
 from .process_worker import ProcessWorker
+from .rollout import ChunkRequest
 from .specs import (
     StageOrdering,
     StreamingEdgeSpec,

@@ -10,10 +10,11 @@ from typing import Any
 from ..contract import AdmissionError, EngineManifest, SessionInit, StepResult
 from ..errors import StepFailure
 from ..inbox import Inbox
+from ..monitor import ServeMonitor
 from ..outbox import Outbox
-from .epoch import Controls, Inputs, Ports, SessionEpoch
 from .errors import StreamingError
 from .orchestrator import StreamingPipelineOrchestrator
+from .rollout import Controls, FinishedChunk, Inputs, Ports, Rollout, SessionInput
 from .serving import PipelineServer
 from .specs import StreamingPipelineSpec
 from .types import StreamingStageActor
@@ -23,17 +24,22 @@ logger = logging.getLogger(__name__)
 __all__ = ["StreamingEngine"]
 
 _CLOSE_TIMEOUT_S = 10.0
+_METRICS_WINDOW = 256  # chunks of a session that a trace can go back
 _WAIT_S = 5.0
 
 
 class StreamingEngine:
     """Serves sessions on a graph of stages: chunks of one session are in several stages at the same time.
 
-    Attach creates a session in the pipeline; its context is in every :class:`~.request.ChunkRequest`. Conditioning
+    Attach creates a session in the pipeline; its context is in every :class:`~.rollout.ChunkRequest`. Conditioning
     becomes controls (``latest`` edges), which a stage samples when it begins; each event is in one request. Reset
-    closes the session and creates it anew. The next chunk of a session is asked for when the pipeline has room for it,
-    no faster than ``rate_hz`` and not while the session is paused. A stage that raises ends its session with
-    ``Failed(fatal=True)``.
+    closes the session and creates it anew. The next chunk of a session is requested when the pipeline has room for it,
+    no faster than ``rate_hz`` and not while the session is paused.
+
+    When a stage raises, its session gets ``Failed`` and starts again from its context, with the conditioning that it
+    has; other sessions are not affected. After ten failures in a row it is detached with ``Failed(fatal=True)``, as
+    it is when its stage cannot be restarted. A stage that returns a :class:`~.types.StreamingLastOutput` ends the
+    rollout: its session gets ``Finished``.
 
     It owns the actors: they are closed when serving ends.
 
@@ -63,13 +69,14 @@ class StreamingEngine:
         latest = frozenset(edge.artifact for edge in external if edge.kind == "latest")
         queued = frozenset(edge.artifact for edge in external) - latest
         self._ports = Ports(
-            outputs=spec.output_artifacts,
+            inputs=queued,
             controls=latest,
-            to_controls=controls if controls is not None else lambda conditioning: dict.fromkeys(latest, conditioning),
+            outputs=spec.output_artifacts,
             to_inputs=inputs if inputs is not None else lambda request: dict.fromkeys(queued, request),
+            to_controls=controls if controls is not None else lambda conditioning: dict.fromkeys(latest, conditioning),
         )
-        self._pipeline = StreamingPipelineOrchestrator(spec, actors)
-        self._lives: dict[str, SessionEpoch] = {}  # of Level 1
+        self._pipeline = StreamingPipelineOrchestrator(spec, actors, metrics_window=_METRICS_WINDOW)
+        self._rollouts: dict[str, Rollout] = {}  # of Level 1
 
     @property
     def pipeline(self) -> StreamingPipelineOrchestrator:
@@ -78,9 +85,30 @@ class StreamingEngine:
 
     # -- Level 2
 
-    async def serve(self, inbox: Inbox, outbox: Outbox, *, stop: asyncio.Event) -> None:
-        """Serve until ``stop`` is set; then end all sessions, and close the actors and the outbox."""
-        server = PipelineServer(self._pipeline, self._ports, self._manifest, inbox, outbox)
+    async def serve(
+        self,
+        inbox: Inbox,
+        outbox: Outbox,
+        *,
+        stop: asyncio.Event,
+        monitor: ServeMonitor | None = None,
+        max_chunks: int | None = None,
+    ) -> None:
+        """Serve until ``stop`` is set; then end all sessions, and close the actors and the outbox.
+
+        Args:
+            monitor: counters to be read while this runs; its ``pipeline`` gives the figures of the stages.
+            max_chunks: chunks after which each epoch of a session finishes; ``None``: no limit.
+        """
+        server = PipelineServer(
+            self._pipeline,
+            self._ports,
+            self._manifest,
+            inbox,
+            outbox,
+            monitor=monitor if monitor is not None else ServeMonitor(),
+            max_chunks=max_chunks,
+        )
         try:
             await server.run(stop)
         finally:
@@ -101,17 +129,17 @@ class StreamingEngine:
     @property
     def active_sessions(self) -> int:
         """Sessions that are attached by :meth:`attach`."""
-        return len(self._lives)
+        return len(self._rollouts)
 
     def attach(self, init: SessionInit) -> None:
         """Admit a session. Raises :class:`AdmissionError` when full, or while the pipeline does not take it."""
-        if init.session_id in self._lives:
+        if init.session_id in self._rollouts:
             return
-        if len(self._lives) >= self._manifest.max_sessions:
+        if len(self._rollouts) >= self._manifest.max_sessions:
             raise AdmissionError(f"all {self._manifest.max_sessions} places are taken")
         try:
-            self._lives[init.session_id] = SessionEpoch(
-                self._pipeline, self._ports, init.session_id, dict(init.context)
+            self._rollouts[init.session_id] = Rollout(
+                self._pipeline, self._ports, init.session_id, SessionInput(dict(init.context))
             )
         except StreamingError as error:
             raise AdmissionError(str(error)) from error
@@ -124,41 +152,46 @@ class StreamingEngine:
         """
         begun: list[str] = []
         failures: dict[str, BaseException] = {}
-        for session_id in [attached for attached in self._lives if attached in due]:
+        for session_id in [attached for attached in self._rollouts if attached in due]:
             conditioning = dict(due[session_id])
             events = tuple(conditioning.pop("events", ()))
-            life = self._lives[session_id]
+            rollout = self._rollouts[session_id]
+            if rollout.ended:
+                continue
             try:
-                life.apply(conditioning, events, None, 0)
-                if self._pipeline.try_push_inputs(session_id, *life.next_request()):
+                rollout.apply(conditioning, events, None, 0)
+                if self._pipeline.try_push_inputs(session_id, *rollout.next_request()):
                     begun.append(session_id)
             except Exception as error:
                 failures[session_id] = self._pipeline.error(session_id) or error
         results = [
-            StepResult(session_id, output) for session_id in begun for output in self._finish(session_id, failures)
+            StepResult(session_id, chunk.output, last=chunk.last)
+            for session_id in begun
+            for chunk in self._finish(session_id, failures)
         ]
         if failures:
             raise StepFailure(failures, results)
         return results
 
-    def _finish(self, session_id: str, failures: dict[str, BaseException]) -> list[object]:
+    def _finish(self, session_id: str, failures: dict[str, BaseException]) -> list[FinishedChunk]:
         while not self._pipeline.wait_until_idle(session_id, timeout=_WAIT_S):
             continue  # a stage may take as long as it needs
         error = self._pipeline.error(session_id)
         if error is not None:
             failures[session_id] = error
             return []
-        chunks = (self._lives[session_id].take(output) for output in self._pipeline.poll_outputs(session_id))
-        return [chunk.output for chunk in chunks if chunk is not None]
+        rollout = self._rollouts[session_id]
+        chunks = (rollout.add_output(output) for output in self._pipeline.poll_outputs(session_id))
+        return [chunk for chunk in chunks if chunk is not None]
 
     def finalize(self, session_ids: list[str]) -> None:
         """Nothing."""
 
     def detach(self, session_id: str) -> None:
         """Release a session. Raises what keeps a stage from letting go of it."""
-        if session_id in self._lives:
+        if session_id in self._rollouts:
             self._pipeline.close_session(session_id)
-            del self._lives[session_id]
+            del self._rollouts[session_id]
 
     def close(self, timeout: float = 5.0) -> None:
         """Close the actors; for those who do not call :meth:`serve`."""

@@ -8,7 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
-from .errors import StreamingError
+from .errors import SessionEndedError, StreamingError
 from .orchestrator import StreamingPipelineOrchestrator
 from .types import StreamingOutput, StreamingSessionStatus
 
@@ -28,8 +28,9 @@ def run_offline(
     """Yield ``(sequence_id, artifact, value)`` for each of ``inputs``, in order; stages overlap as they do live.
 
     A thread takes from ``inputs`` as the pipeline has room, so that only what the pipeline holds is ahead of what was
-    yielded. The pipeline stays open; its session is closed at the end, also when the caller stops early. Not for use
-    inside an event loop: there, ``push_inputs`` and ``outputs`` of the pipeline do the same.
+    yielded. The pipeline stays open; its session is closed at the end, also when the caller stops early. A
+    :class:`~.types.StreamingLastOutput` ends the run before ``inputs`` do. Not for use inside an event loop: there,
+    ``push_inputs`` and ``outputs`` of the pipeline do the same.
 
     Args:
         inputs: artifact -> value, one mapping a sequence.
@@ -52,6 +53,8 @@ def run_offline(
         outputs = pipeline.outputs(session_id)
         while (output := loop.run_until_complete(_next(outputs))) is not None:
             yield output
+        if pipeline.status(session_id) is StreamingSessionStatus.RUNNING:
+            return  # all of its sequences are out, the last of which may have come before the last of the inputs
         feeder.join()
         if feeder.error is not None:
             raise feeder.error
@@ -98,6 +101,8 @@ class _Feeder(threading.Thread):
     def run(self) -> None:
         try:
             asyncio.run(self._feed())
+        except SessionEndedError:  # the reader of the outputs learns why
+            return
         except BaseException as error:
             with self._turn:
                 if not self._stopped:

@@ -53,12 +53,13 @@ __all__ = ["StreamingPipelineOrchestrator"]
 
 
 class StreamingPipelineOrchestrator:
-    """Lets ordered chunks of many sessions flow through a graph of stages. All methods from any thread.
+    """Runs ordered chunks of many sessions through a graph of stages. All methods from any thread.
 
-    A session takes sequences 0, 1, 2, ...; its outputs come in order. It ends by itself when a stage fails it, and its
-    state in the stages is then released in the background; otherwise by ``drain_session`` (what was accepted is still
-    made), ``cancel_session`` (what waits is dropped) or ``close_session`` (the same, and the id is unknown afterwards).
-    Outputs that were ready stay readable until ``close_session``, or until the id is used again.
+    A session takes sequences 0, 1, 2, ..., one input at a time also in any order; its outputs come in order. It ends
+    when a stage fails, and its state in the stages is then released in the background. Otherwise ``drain_session``
+    ends it (what was accepted is still made), ``cancel_session`` (what waits is dropped) or ``close_session`` (the
+    same, and the id is unknown afterwards). Outputs that were ready stay readable until ``close_session``, or until
+    the id is used again.
 
     Args:
         spec: the graph.
@@ -104,6 +105,11 @@ class StreamingPipelineOrchestrator:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @property
+    def spec(self) -> StreamingPipelineSpec:
+        """The graph."""
+        return self._graph.spec
 
     # -- sessions
 
@@ -182,32 +188,48 @@ class StreamingPipelineOrchestrator:
     # -- inputs
 
     def push_input(self, session_id: str, sequence_id: int, artifact: str, value: object) -> None:
-        """Give one input of a sequence.
+        """Push one input of a sequence: any sequence within the capacity of the edge, in any order.
 
         Raises:
-            StreamingBackpressureError: there is no room now.
-            SequenceError: it is not the one that comes next.
+            StreamingBackpressureError: there is no room for this sequence now.
+            SequenceError: it was pushed before, or is past the final sequence.
             SessionEndedError: the session takes nothing more.
             ValueError: there is no such input.
         """
-        if not self.try_push_inputs(session_id, sequence_id, {artifact: value}):
+        if not self.try_push_inputs(session_id, sequence_id, {artifact: value}, in_order=False):
             raise StreamingBackpressureError(
                 f"session {session_id!r}: no room for sequence {sequence_id} of {artifact!r}; "
                 f"ask can_push_input first, or await push_inputs"
             )
 
-    def try_push_inputs(self, session_id: str, sequence_id: int, inputs: Mapping[str, object]) -> bool:
-        """Give inputs of a sequence, all or none. False when there is no room now. Errors as in :meth:`push_input`."""
+    def try_push_inputs(
+        self, session_id: str, sequence_id: int, inputs: Mapping[str, object], *, in_order: bool = True
+    ) -> bool:
+        """Push inputs of a sequence, all or none; false when there is no room now.
+
+        Args:
+            in_order: refuse a sequence that leaves a gap.
+
+        Raises:
+            SequenceError: these inputs were pushed before, are past the final sequence, or leave a gap.
+            SessionEndedError: the session takes nothing more.
+            ValueError: there is no such input.
+        """
         session, given = self._sessions.get(session_id), checked_inputs(self._graph, inputs)
         with self._dispatcher as scheduler:
-            return self._try_push(scheduler, session, sequence_id, given)
+            return self._try_push(scheduler, session, sequence_id, given, in_order=in_order)
 
-    async def push_inputs(self, session_id: str, sequence_id: int, inputs: Mapping[str, object]) -> None:
-        """Give inputs of a sequence, all at once, as soon as there is room. Errors as in :meth:`push_input`."""
+    async def push_inputs(
+        self, session_id: str, sequence_id: int, inputs: Mapping[str, object], *, in_order: bool = True
+    ) -> None:
+        """Push inputs of a sequence, all at once, as soon as there is room.
+
+        Arguments and errors are those of :meth:`try_push_inputs`.
+        """
         session, given = self._sessions.get(session_id), checked_inputs(self._graph, inputs)
         while True:
             with self._dispatcher as scheduler:
-                if self._try_push(scheduler, session, sequence_id, given):
+                if self._try_push(scheduler, session, sequence_id, given, in_order=in_order):
                     return
                 waiter = enlist(session.push_line)
             await self._await_turn(waiter, session.push_line)
@@ -224,7 +246,7 @@ class StreamingPipelineOrchestrator:
             if session.status is not RUNNING or session.draining:
                 return False
             for artifact in wanted:
-                sequence_id = session.next_input[artifact]
+                sequence_id = session.inputs[artifact].next
                 if session.is_past_end(sequence_id) or not has_room(session, self._graph, sequence_id, (artifact,)):
                     return False
             return True
@@ -410,10 +432,16 @@ class StreamingPipelineOrchestrator:
             raise StreamingSessionError("the pipeline is closed")
 
     def _try_push(
-        self, scheduler: Scheduler, session: StreamingSession, sequence_id: int, inputs: Mapping[str, object]
+        self,
+        scheduler: Scheduler,
+        session: StreamingSession,
+        sequence_id: int,
+        inputs: Mapping[str, object],
+        *,
+        in_order: bool,
     ) -> bool:
         check_open(session)
-        check_sequence(session, sequence_id, inputs)
+        check_sequence(session, sequence_id, inputs, in_order=in_order)
         if not has_room(session, self._graph, sequence_id, inputs):
             return False
         scheduler.accept(session, sequence_id, inputs)

@@ -136,14 +136,14 @@ class Scheduler:
     # -- events
 
     def accept(self, session: StreamingSession, sequence_id: int, values: Mapping[str, object]) -> None:
-        """Inputs that have been checked and have room."""
-        now_ns = self._clock.now_ns()
+        """Accept inputs that have been checked and have room."""
+        now_ns, accepted = self._clock.now_ns(), session.accepted
         for artifact, value in values.items():
             targets = self.graph.inputs[artifact]
             session.slots[artifact, sequence_id] = Slot(value, len(targets))
-            session.next_input[artifact] = sequence_id + 1
+            session.inputs[artifact].add(sequence_id)
             self._arrive(session, targets, artifact, sequence_id, now_ns)
-        if session.accepted > sequence_id:
+        for _ in range(accepted, session.accepted):
             session.record.on_accepted(now_ns)
         self._admit_due(now_ns)
 
@@ -393,18 +393,31 @@ class Scheduler:
 
     def _route(self, work: StageWork, outputs: Mapping[str, object], controls: Controls | None, now_ns: int) -> None:
         session, table, sequence_id = work.session, work.progress.table, work.sequence_id
+        if table.outputs:
+            outputs = self._without_last_mark(session, table, outputs, sequence_id)
         for artifact, value in outputs.items():
             targets = table.targets[artifact]
             number = table.outputs.get(artifact)
-            if number is not None and isinstance(value, StreamingLastOutput):
-                value = value.value
-                self._end_after(session, sequence_id)
             slot = Slot(value, len(targets) + (number is not None), controls)
             session.slots[artifact, sequence_id] = slot
             self._arrive(session, targets, artifact, sequence_id, now_ns)
             if number is not None:
                 session.held[number, sequence_id] = slot
                 self._emit(session, number, now_ns)
+
+    def _without_last_mark(
+        self, session: StreamingSession, table: StageTable, outputs: Mapping[str, object], sequence_id: int
+    ) -> Mapping[str, object]:
+        """The outputs themselves; the rollout ends here if one of them says so."""
+        marked = {
+            artifact: output.value
+            for artifact in table.outputs
+            if isinstance(output := outputs[artifact], StreamingLastOutput)
+        }
+        if not marked:
+            return outputs
+        self._end_after(session, sequence_id)
+        return {**outputs, **marked}
 
     def _emit(self, session: StreamingSession, number: int, now_ns: int) -> None:
         """Let out what is next in order."""

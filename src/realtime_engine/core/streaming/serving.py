@@ -5,178 +5,181 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
-from ..clock import MONOTONIC, NS_PER_S, Deadlines
+from ..clock import MONOTONIC, NS_PER_S, Clock, Deadlines
 from ..contract import EngineManifest
-from ..errors import OutboxClosed, describe, reason_of
+from ..errors import describe, reason_of
 from ..inbox import Inbox
 from ..loglimit import LogLimiter
-from ..messages import (
-    Action,
-    ActiveChanged,
-    Attach,
-    Attached,
-    Chunk,
-    Detach,
-    Detached,
-    Failed,
-    InboxMsg,
-    Rejected,
-    Reset,
-    ResetDone,
-    SessionEvent,
-    SetActive,
-)
-from ..outbox import Outbox, OutboxItem
-from ..session import Identities
+from ..membership import MAX_CONSECUTIVE_FAILURES, Membership, Pending
+from ..messages import Action, Attach, Attached, Chunk, Finished, InboxMsg, ResetDone
+from ..monitor import PipelineSnapshot, ServeMonitor, StageSpan
+from ..outbox import Outbox
 from ..values import snapshot
-from .epoch import Ports, SessionEpoch
-from .errors import StreamingError, UnknownSessionError
+from .errors import StreamingError, StreamingSessionError, UnknownSessionError
+from .metrics import NEVER
 from .orchestrator import StreamingPipelineOrchestrator
-from .types import StreamingOutput
+from .rollout import FinishedChunk, Ports, Rollout, SessionInput
+
+logger = logging.getLogger(__name__)
+
+_RELEASE_TIMEOUT_S = 5.0
+_DRAIN_TIMEOUT_S = 10.0
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class RolloutCallbacks:
+    """What a session reports of its rollout, on the event loop.
+
+    Attributes:
+        on_chunk: a chunk came out.
+        on_skipped: the author's mapping to inputs raised; the rollout goes on.
+        on_end: the rollout ended, by an error or after its last chunk (``None``).
+    """
+
+    on_chunk: Callable[[ServedSession, FinishedChunk], None]
+    on_skipped: Callable[[ServedSession, BaseException], None]
+    on_end: Callable[[ServedSession, BaseException | None], None]
 
 
 class ServedSession:
-    """Feeds and reads one session, as two tasks that live as long as its epoch.
+    """Feeds and reads the rollouts of one session, each by two tasks.
 
     Attributes:
-        context: what its last epoch began with.
+        context: what it was attached or reset with.
         epoch, seq: of the next chunk.
-        active: whether new chunks are asked for.
+        active: whether it is not paused.
+        rollout: set while the session is in the pipeline.
+        epoch_begin_seq, rollout_begin_seq: ``seq`` at the begin of the epoch and of the rollout.
+        failures_in_row: failures since the newest chunk.
     """
 
     def __init__(
         self,
         pipeline: StreamingPipelineOrchestrator,
         session_id: str,
+        context: Mapping[str, Any],
         identity: tuple[int, int],
-        rate_hz: float,
-        put: Callable[[OutboxItem], None],
-        broken: Callable[[ServedSession, BaseException], None],
+        *,
+        interval_ns: int,
+        callbacks: RolloutCallbacks,
+        monitor: ServeMonitor,
+        clock: Clock = MONOTONIC,
     ) -> None:
         self.session_id = session_id
-        self.context: Mapping[str, Any] = {}
+        self.context = context
         self.epoch, self.seq = identity
         self.active = True
-        self.life: SessionEpoch | None = None
+        self.rollout: Rollout | None = None
+        self.epoch_begin_seq = self.rollout_begin_seq = self.seq
+        self.failures_in_row = 0
         self._pipeline = pipeline
-        self._interval_ns = round(NS_PER_S / rate_hz)
-        self._put = put
-        self._broken = broken
+        self._callbacks = callbacks
+        self._monitor = monitor
+        self._clock = clock
+        self._interval_ns = interval_ns
+        self._deadlines = Deadlines(interval_ns, clock.now_ns())
         self._resumed = asyncio.Event()
         self._resumed.set()
-        self._held: list[SessionEvent] = []  # a pause, and answers after it, that wait for the chunks in flight
-        self._tasks: tuple[asyncio.Task[None], ...] = ()
+        self._feeding: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[None] | None = None
 
-    def begin(self, life: SessionEpoch, context: Mapping[str, Any]) -> None:
-        """Feed and read this life from now on."""
-        self.life, self.context = life, context
-        self._tasks = (asyncio.create_task(self._feed(life)), asyncio.create_task(self._read(life)))
+    def begin(self, rollout: Rollout, *, restarts: bool = False) -> None:
+        """Feed and read this rollout from now on; one that ``restarts`` a failed one keeps its deadlines."""
+        self.rollout = rollout
+        self.rollout_begin_seq = self.seq
+        if restarts:
+            self._deadlines.resume(self._clock.now_ns())
+        else:
+            self._deadlines = Deadlines(self._interval_ns, self._clock.now_ns())
+        self._feeding = asyncio.create_task(self._feed(rollout))
+        self._reading = asyncio.create_task(self._read(rollout))
 
-    async def end(self) -> None:
-        """No more chunks; answers that waited for some are given."""
-        tasks, self._tasks = self._tasks, ()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        self.life = None
-        self._let_out()
+    async def stop_feeding(self) -> None:
+        """Request no more chunks; those in flight still come out."""
+        await _cancelled(self._feeding)
 
-    def set_active(self, active: bool) -> None:
-        """Pause, answered when the chunks in flight are out, or resume."""
-        self.active = active
-        if active:
-            self._let_out()
+    async def stop(self) -> None:
+        """Request and report no more chunks."""
+        await _cancelled(self._feeding, self._reading)
+        self._feeding = self._reading = None
+
+    async def read_to_end(self, timeout_s: float) -> None:
+        """Return when the rollout, which takes no more inputs, has been read to its end."""
+        if self._reading is not None:
+            await asyncio.wait({self._reading}, timeout=timeout_s)
+
+    def schedule(self) -> None:
+        """Request chunks or not, as ``active`` demands."""
+        if self.active:
             self._resumed.set()
         else:
             self._resumed.clear()
-        answer = ActiveChanged(self.session_id, active, epoch=self.epoch)
-        if not active and (self._held or (self.life is not None and self.life.in_flight)):
-            self._held.append(answer)
-        else:
-            self._put(answer)
 
-    def answer(self, event: SessionEvent) -> None:
-        """Send an answer, never before an older one."""
-        if self._held:
-            self._held.append(event)
-        else:
-            self._put(event)
-
-    def _let_out(self) -> None:
-        held, self._held = self._held, []
-        for event in held:
-            self._put(event)
-
-    async def _feed(self, life: SessionEpoch) -> None:
-        deadlines = Deadlines(self._interval_ns, MONOTONIC.now_ns())
-        try:
-            while True:
-                if not self.active:
-                    await self._resumed.wait()
-                    deadlines.resume(MONOTONIC.now_ns())
-                await self._sleep_until(deadlines.next_ns)
-                if not self.active:
-                    continue
-                await self._pipeline.push_inputs(self.session_id, *life.next_request())
-                deadlines.tick_ended(MONOTONIC.now_ns())
-        except Exception as error:  # the session is over; if a stage failed it, the reader says so
-            if self._pipeline.error(self.session_id) is None:
-                self._broken(self, error)
+    async def _feed(self, rollout: Rollout) -> None:
+        while not rollout.complete:
+            if not self.active:
+                await self._resumed.wait()
+                self._deadlines.resume(self._clock.now_ns())
+            await self._sleep_until(self._deadlines.next_ns)
+            if not self.active:
+                continue
+            try:
+                await self._pipeline.push_inputs(self.session_id, *rollout.next_request())
+            except StreamingSessionError:  # the session has ended: the reader reports why
+                return
+            except Exception as error:  # raised by the author's mapping
+                self._callbacks.on_skipped(self, error)
+            self._monitor.ticks += 1
+            self._monitor.overruns += self._deadlines.tick_ended(self._clock.now_ns())
 
     async def _sleep_until(self, moment_ns: int) -> None:
-        await asyncio.sleep((moment_ns - MONOTONIC.now_ns()) / NS_PER_S)
+        await asyncio.sleep((moment_ns - self._clock.now_ns()) / NS_PER_S)
 
-    async def _read(self, life: SessionEpoch) -> None:
+    async def _read(self, rollout: Rollout) -> None:
         try:
             async for output in self._pipeline.outputs(self.session_id):
-                self._take(life, output)
+                chunk = rollout.add_output(output)
+                if chunk is not None:
+                    self._callbacks.on_chunk(self, chunk)
         except Exception as error:
-            self._broken(self, error)
+            self._callbacks.on_end(self, error)
         else:
-            self._broken(self, RuntimeError("its pipeline has ended it"))
-
-    def _take(self, life: SessionEpoch, output: StreamingOutput) -> None:
-        made = life.take(output)
-        if made is None:
-            return
-        stamps = made.stamps._replace(emitted=MONOTONIC.now_ns())
-        self._put(
-            Chunk(self.session_id, made.output, seq=self.seq, epoch=self.epoch, action_id=made.action_id, stamps=stamps)
-        )
-        self.seq += 1
-        if self._held and not life.in_flight:
-            self._let_out()
+            self._callbacks.on_end(self, None)
 
 
-logger = logging.getLogger(__name__)
-
-_RELEASE_TIMEOUT_S = 5.0
-_STOPPING = "the engine is stopping"
-
-T = TypeVar("T")
-Step: TypeAlias = Coroutine[Any, Any, None]
+async def _cancelled(*tasks: asyncio.Task[None] | None) -> None:
+    running = [task for task in tasks if task is not None]
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
 
 
 @dataclass(frozen=True)
-class _Broken:
-    """A session's pipeline has failed it."""
+class _RolloutEnded:
+    """A rollout ended in the pipeline: by an error, or after its last chunk."""
 
     session_id: str
     session: ServedSession
-    epoch: int
-    error: BaseException
+    rollout: Rollout
+    error: BaseException | None
 
 
-class PipelineServer:
-    """Applies what the inbox holds, at once.
+class PipelineServer(Membership[ServedSession]):
+    """Applies messages from the inbox as they come.
 
-    Whatever may take time (attach, reset, detach) is a task of its session, behind which that session's next messages
-    queue; other sessions go on.
+    What may take time (attach, reset, detach, the restart after a failure) is a task of its session, behind which that
+    session's next messages queue; other sessions go on.
+
+    Args:
+        ports: inputs, controls and outputs of the pipeline.
+        max_chunks: chunks after which an epoch of a session finishes; ``None``: no limit.
     """
 
     def __init__(
@@ -186,29 +189,29 @@ class PipelineServer:
         manifest: EngineManifest,
         inbox: Inbox,
         outbox: Outbox,
+        *,
+        monitor: ServeMonitor,
+        max_chunks: int | None = None,
+        clock: Clock = MONOTONIC,
     ) -> None:
+        super().__init__(outbox, monitor)
         self._pipeline = pipeline
         self._ports = ports
         self._manifest = manifest
         self._inbox = inbox
-        self._outbox = outbox
-        self._log = LogLimiter(logger, MONOTONIC)
-        self._sessions: dict[str, ServedSession] = {}
-        self._lines: dict[str, deque[tuple[int, InboxMsg | _Broken]]] = {}  # of sessions that a task works on
+        self._max_chunks = max_chunks
+        self._clock = clock
+        self._interval_ns = round(NS_PER_S / manifest.rate_hz)
+        self._callbacks = RolloutCallbacks(self._on_chunk, self._on_skipped, self._on_rollout_end)
+        self._log = LogLimiter(logger, clock)
+        self._queues: dict[str, deque[tuple[int, InboxMsg | _RolloutEnded]]] = {}  # of sessions with a running task
         self._tasks: set[asyncio.Task[None]] = set()
-        self._stuck: set[str] = set()  # over for their caller; a stage has not let go of them
-        self._identities = Identities()
-        self._pool = ThreadPoolExecutor(manifest.max_sessions, "streaming-serve")  # a session has one step at a time
+        self._unreleased: set[str] = set()  # detached, but a stage still holds their state
+        self._pool = ThreadPoolExecutor(manifest.max_sessions, "streaming-serve")  # a session has one call at a time
         self._ended = asyncio.Event()
         self._stop = asyncio.Event()
-        self._handlers: dict[type, Callable[[Any, int], Step | None]] = {
-            Attach: self._attach,
-            Detach: self._detach,
-            Reset: self._reset,
-            Action: self._action,
-            SetActive: self._set_active,
-            _Broken: self._break,
-        }
+        self._handlers[_RolloutEnded] = self._rollout_ended
+        monitor.pipeline = ServedPipelineMonitor(pipeline, self.sessions, 1 / manifest.rate_hz)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until ``stop``, or until the outbox is closed by its reader; then end all sessions."""
@@ -226,8 +229,11 @@ class PipelineServer:
             self._log.flush()
 
     @property
-    def _stopping(self) -> bool:
+    def stopping(self) -> bool:
         return self._stop.is_set() or self._ended.is_set()
+
+    def on_outbox_closed(self) -> None:
+        self._ended.set()
 
     async def _receive(self) -> None:
         while True:
@@ -243,181 +249,272 @@ class PipelineServer:
         self._apply_inbox()
         while self._tasks:
             await asyncio.gather(*self._tasks)
-        await asyncio.gather(*(self._end(session) for session in list(self._sessions.values())))
+        await asyncio.gather(*(self._end(session, None) for session in list(self.sessions.values())))
 
-    # -- messages, each session's in order
+    # -- messages, in order for each session
 
-    def _dispatch(self, msg: InboxMsg | _Broken, received_ns: int) -> None:
-        line = self._lines.get(msg.session_id)
-        if line is not None:
-            line.append((received_ns, msg))
+    def _dispatch(self, msg: InboxMsg | _RolloutEnded, received_ns: int) -> None:
+        queue = self._queues.get(msg.session_id)
+        if queue is not None:
+            queue.append((received_ns, msg))
             return
-        step = self._handlers[type(msg)](msg, received_ns)
-        if step is not None:
-            self._lines[msg.session_id] = deque()
-            task = asyncio.create_task(self._work(msg.session_id, step))
+        pending = self._handlers[type(msg)](msg, received_ns)
+        if pending is not None:
+            self._queues[msg.session_id] = deque()
+            task = asyncio.create_task(self._work(msg.session_id, pending))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _work(self, session_id: str, step: Step | None) -> None:
-        line = self._lines[session_id]
+    async def _work(self, session_id: str, pending: Pending) -> None:
+        queue = self._queues[session_id]
         while True:
-            if step is not None:
-                await step
-            if not line:
-                del self._lines[session_id]
+            if pending is not None:
+                await pending
+            if not queue:
+                del self._queues[session_id]
                 return
-            received_ns, msg = line.popleft()
-            step = self._handlers[type(msg)](msg, received_ns)
+            received_ns, msg = queue.popleft()
+            pending = self._handlers[type(msg)](msg, received_ns)
 
-    def _attach(self, msg: Attach, received_ns: int) -> Step | None:
-        session = self._sessions.get(msg.session_id)
-        if session is not None:
-            session.answer(Attached(msg.session_id, epoch=session.epoch))
-        elif self._stopping:
-            self._reject(msg.session_id, _STOPPING)
-        elif len(self._sessions) + self._count_stuck() >= self._manifest.max_sessions:
-            self._reject(msg.session_id, f"all {self._manifest.max_sessions} places are taken")
-        else:
-            identity = self._identities.begin(msg.session_id)
-            session = ServedSession(
-                self._pipeline, msg.session_id, identity, self._manifest.rate_hz, self._put, self._broke
-            )
-            self._sessions[msg.session_id] = session
-            return self._admit(session, msg.context)
-        return None
+    def admit(self, msg: Attach) -> Pending:
+        if len(self.sessions) + self._count_unreleased() >= self._manifest.max_sessions:
+            self.reject(msg.session_id, f"all {self._manifest.max_sessions} places are taken")
+            return None
+        session = ServedSession(
+            self._pipeline,
+            msg.session_id,
+            msg.context,
+            self.identities.allocate(msg.session_id),
+            interval_ns=self._interval_ns,
+            callbacks=self._callbacks,
+            monitor=self.monitor,
+            clock=self._clock,
+        )
+        self.sessions[msg.session_id] = session
+        return self._admit(session)
 
-    async def _admit(self, session: ServedSession, context: Mapping[str, Any]) -> None:
+    async def _admit(self, session: ServedSession) -> None:
         try:
-            life = await self._new_life(session.session_id, context)
+            rollout = await self._new_rollout(session, self._fresh_input(session.context))
         except Exception as error:
-            self._forget(session, session.epoch - 1)
+            session.epoch -= 1
+            self.forget(session)
             self._log.error("attach failed", error, session.session_id)
-            self._reject(session.session_id, reason_of(error) if isinstance(error, StreamingError) else describe(error))
+            self.reject(session.session_id, reason_of(error) if isinstance(error, StreamingError) else describe(error))
         else:
-            session.begin(life, context)
-            self._put(Attached(session.session_id, epoch=session.epoch))
+            self.reply(session, Attached(session.session_id, epoch=session.epoch))
+            session.begin(rollout)
 
-    async def _new_life(self, session_id: str, context: Mapping[str, Any]) -> SessionEpoch:
-        """On a thread, because a stage may have to be restarted for it."""
-        return await self._apart(SessionEpoch, self._pipeline, self._ports, session_id, snapshot(context))
+    def restart(self, session: ServedSession, context: Mapping[str, Any]) -> Pending:
+        return self._reset_session(session, context)
 
-    def _detach(self, msg: Detach, received_ns: int) -> Step | None:
-        session = self._sessions.get(msg.session_id)
-        if session is None:
-            self._put(Detached(msg.session_id, epoch=self._identities.epoch(msg.session_id)))
-            return None
-        return self._end(session)
-
-    def _reset(self, msg: Reset, received_ns: int) -> Step | None:
-        session = self._sessions.get(msg.session_id)
-        if session is None or self._stopping:
-            self._reject(msg.session_id, _STOPPING if self._stopping else f"session {msg.session_id!r} is not attached")
-            return None
-        return self._begin_anew(session, msg.context or session.context)
-
-    async def _begin_anew(self, session: ServedSession, context: Mapping[str, Any]) -> None:
-        await session.end()
-        error = await self._release(session.session_id)
+    async def _reset_session(self, session: ServedSession, context: Mapping[str, Any]) -> None:
+        await session.stop()
+        self.flush_replies(session)
+        error = await self._release(session)
         if error is None:
+            begin_seq, session.epoch_begin_seq = session.epoch_begin_seq, session.seq
             try:
-                life = await self._new_life(session.session_id, context)
+                rollout = await self._new_rollout(session, self._fresh_input(context))
             except Exception as failure:
+                session.epoch_begin_seq = begin_seq
                 error = failure
             else:
+                session.context = context
                 session.epoch += 1
-                self._put(ResetDone(session.session_id, epoch=session.epoch))
-                session.begin(life, context)
+                session.failures_in_row = 0
+                self.reply(session, ResetDone(session.session_id, epoch=session.epoch))
+                session.begin(rollout)
                 return
         self._log.error("reset failed", error, session.session_id)
-        self._forget(session, session.epoch)
-        self._put(Failed(session.session_id, describe(error), fatal=True, epoch=session.epoch))
+        self.forget(session)
+        self.ended(session, error)
 
-    def _action(self, msg: Action, received_ns: int) -> Step | None:
-        session = self._sessions.get(msg.session_id)
-        if session is None or session.life is None:
-            self._reject(msg.session_id, f"session {msg.session_id!r} is not attached")
+    def apply(self, session: ServedSession, msg: Action, received_ns: int) -> Pending:
+        if session.rollout is None:
             return None
         try:
-            session.life.apply(msg.conditioning, tuple(msg.events), msg.action_id, received_ns)
-        except Exception as error:  # it has just failed, which is told apart, or the author's mapping did
-            if self._pipeline.error(msg.session_id) is None:
-                return self._end(session, error)
+            session.rollout.apply(msg.conditioning, tuple(msg.events), msg.action_id, received_ns)
+        except StreamingSessionError:  # the session has just failed, which its reader reports
+            return None
+        except Exception as error:  # raised by the author's mapping: the action is dropped
+            self._on_skipped(session, error)
         return None
 
-    def _set_active(self, msg: SetActive, received_ns: int) -> Step | None:
-        session = self._sessions.get(msg.session_id)
-        if session is None:
-            self._reject(msg.session_id, f"session {msg.session_id!r} is not attached")
+    def schedule(self, session: ServedSession) -> None:
+        session.schedule()
+
+    def steps_in_flight(self, session: ServedSession) -> int:
+        return 0 if session.rollout is None else session.rollout.in_flight
+
+    def end(self, session: ServedSession, error: BaseException | None = None) -> Pending:
+        return self._end(session, error, drain=error is None and self._pipeline.spec.on_detach == "drain")
+
+    async def _end(self, session: ServedSession, error: BaseException | None, *, drain: bool = False) -> None:
+        """Release a session and report its end."""
+        if drain and not self.stopping:
+            await self._drain(session)
+        await session.stop()
+        self.flush_replies(session)
+        released = await self._release(session)
+        self.forget(session)
+        self.ended(session, error or released)
+
+    # -- rollouts
+
+    def _fresh_input(self, context: Mapping[str, Any]) -> SessionInput:
+        return SessionInput(snapshot(context), self._clock)
+
+    async def _new_rollout(self, session: ServedSession, session_input: SessionInput) -> Rollout:
+        """On a thread, because a stage may have to be restarted for it."""
+        final = None
+        if self._max_chunks is not None:
+            final = self._max_chunks - (session.seq - session.epoch_begin_seq) - 1
+        return await self._call(Rollout, self._pipeline, self._ports, session.session_id, session_input, final)
+
+    def _on_chunk(self, session: ServedSession, chunk: FinishedChunk) -> None:
+        stamps, monitor = chunk.stamps._replace(emitted=self._clock.now_ns()), self.monitor
+        session.failures_in_row = 0
+        monitor.chunks += 1
+        monitor.step.record(stamps.step_end - stamps.step_begin)
+        if chunk.shows_new_action and stamps.action_received is not None:
+            monitor.input_to_step.record(stamps.step_begin - stamps.action_received)
+        sent = Chunk(
+            session.session_id,
+            chunk.output,
+            seq=session.seq,
+            epoch=session.epoch,
+            action_id=chunk.action_id,
+            stamps=stamps,
+        )
+        session.seq += 1
+        self.put((sent, *self.replies.on_step(session.session_id)))
+
+    def _on_skipped(self, session: ServedSession, error: BaseException) -> None:
+        """A mapping of the author's raised: nothing was pushed, and the rollout goes on, unless it is too often."""
+        self._log.error("a session failed", error, session.session_id)
+        session.failures_in_row += 1
+        if session.failures_in_row < MAX_CONSECUTIVE_FAILURES:
+            self.failed(session, error)
         else:
-            session.set_active(msg.active)
-        return None
+            self._on_rollout_end(session, error)
 
-    # -- ends
+    def _on_rollout_end(self, session: ServedSession, error: BaseException | None) -> None:
+        if session.rollout is not None:
+            ended = _RolloutEnded(session.session_id, session, session.rollout, error)
+            self._dispatch(ended, self._clock.now_ns())
 
-    def _broke(self, session: ServedSession, error: BaseException) -> None:
-        self._dispatch(_Broken(session.session_id, session, session.epoch, error), MONOTONIC.now_ns())
+    def _rollout_ended(self, msg: _RolloutEnded, received_ns: int) -> Pending:
+        session, error = self.sessions.get(msg.session_id), msg.error
+        if session is not msg.session or session.rollout is not msg.rollout or self.stopping:
+            return None  # it was reset or detached before
+        if msg.rollout.ended:
+            self.flush_replies(session)
+            self.reply(session, Finished(session.session_id, epoch=session.epoch))
+            return None
+        error = error or RuntimeError("the pipeline has ended the session")
+        if session.failures_in_row >= MAX_CONSECUTIVE_FAILURES:
+            return self._end(session, error)
+        self._log.error("a session failed", error, session.session_id)
+        session.failures_in_row += 1
+        if session.failures_in_row >= MAX_CONSECUTIVE_FAILURES:
+            return self._end(session, error)
+        return self._restart_failed(session, msg.rollout, error)
 
-    def _break(self, msg: _Broken, received_ns: int) -> Step | None:
-        session = self._sessions.get(msg.session_id)
-        if session is not msg.session or session.epoch != msg.epoch or self._stopping:
-            return None  # over already
-        self._log.error("a session failed", msg.error, msg.session_id)
-        return self._end(session, msg.error)
+    async def _restart_failed(self, session: ServedSession, failed: Rollout, error: BaseException) -> None:
+        """Seed the session anew with its context; its conditioning persists, and its epoch and ``seq`` go on."""
+        await session.stop()
+        self.flush_replies(session)
+        self.failed(session, error)
+        trouble = await self._release(session)
+        if trouble is None:
+            try:
+                session.begin(await self._new_rollout(session, failed.input), restarts=True)
+                return
+            except Exception as failure:
+                trouble = failure
+        self._log.error("restarting a failed session failed", trouble, session.session_id)
+        self.forget(session)
+        self.ended(session, trouble)
 
-    async def _end(self, session: ServedSession, because: BaseException | None = None) -> None:
-        """Release a session and say so: ``Detached``, or ``Failed(fatal=True)`` if it ends by, or with, an error."""
-        await session.end()
-        error = because or await self._release(session.session_id)
-        if because is not None:
-            await self._release(session.session_id)
-        self._forget(session, session.epoch)
-        if error is None:
-            self._put(Detached(session.session_id, epoch=session.epoch))
-        else:
-            self._put(Failed(session.session_id, describe(error), fatal=True, epoch=session.epoch))
-
-    async def _release(self, session_id: str) -> BaseException | None:
-        """Let the stages let go of it; what went wrong. A stage that is stuck does so later, by itself."""
+    async def _drain(self, session: ServedSession) -> None:
+        """Let the chunks in flight come out."""
+        await session.stop_feeding()
         try:
-            await self._apart(self._pipeline.close_session, session_id, _RELEASE_TIMEOUT_S)
+            await self._call(self._pipeline.drain_session, session.session_id, _DRAIN_TIMEOUT_S)
+        except UnknownSessionError:
+            return
+        except Exception as error:  # it is cancelled instead
+            self._log.error("a session could not be drained", error, session.session_id)
+        else:
+            await session.read_to_end(_DRAIN_TIMEOUT_S)
+
+    async def _release(self, session: ServedSession) -> BaseException | None:
+        """Let the stages release a session; the error of one that does not. A stuck stage does so when it goes on."""
+        session.rollout = None
+        try:
+            await self._call(self._pipeline.close_session, session.session_id, _RELEASE_TIMEOUT_S)
         except UnknownSessionError:
             return None
         except Exception as error:
-            self._log.error("a session could not be released", error, session_id)
-            self._stuck.add(session_id)
+            self._log.error("a session could not be released", error, session.session_id)
+            self._unreleased.add(session.session_id)
             return error
         return None
 
-    async def _apart(self, call: Callable[..., T], *args: object) -> T:
-        """On a thread that waits for nobody else: the loop's own are few, and others' as well."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, call, *args)
+    async def _call(self, function: Callable[..., T], *args: object) -> T:
+        """Call on a thread of this server's own: the event loop's are few, and shared."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, function, *args)
 
-    def _forget(self, session: ServedSession, epoch: int) -> None:
-        del self._sessions[session.session_id]
-        self._identities.end(session.session_id, epoch, session.seq)
-
-    def _count_stuck(self) -> int:
-        for session_id in list(self._stuck):
+    def _count_unreleased(self) -> int:
+        for session_id in list(self._unreleased):
             try:
                 self._pipeline.status(session_id)
             except UnknownSessionError:
-                self._stuck.discard(session_id)
-        return len(self._stuck)
+                self._unreleased.discard(session_id)
+        return len(self._unreleased)
 
-    # -- events
 
-    def _reject(self, session_id: str, reason: str) -> None:
+class ServedPipelineMonitor:
+    """The stage statistics of a served pipeline; a :class:`~realtime_engine.core.monitor.PipelineMonitor`."""
+
+    def __init__(
+        self,
+        pipeline: StreamingPipelineOrchestrator,
+        sessions: Mapping[str, ServedSession],
+        chunk_duration_s: float,
+    ) -> None:
+        self._pipeline = pipeline
+        self._sessions = sessions
+        self._chunk_duration_s = chunk_duration_s
+
+    def snapshot(self) -> PipelineSnapshot:
+        return self._pipeline.snapshot(self._chunk_duration_s)
+
+    def session_snapshot(self, session_id: str) -> PipelineSnapshot | None:
+        try:
+            return self._pipeline.session_snapshot(session_id, self._chunk_duration_s)
+        except UnknownSessionError:
+            return None
+
+    def session_spans(self, session_id: str, since_ns: int) -> Sequence[StageSpan]:
         session = self._sessions.get(session_id)
         if session is None:
-            self._put(Rejected(session_id, reason, epoch=self._identities.epoch(session_id)))
-        else:
-            session.answer(Rejected(session_id, reason, epoch=session.epoch))
-
-    def _put(self, item: OutboxItem) -> None:
+            return ()
+        epoch, begin_seq = session.epoch, session.rollout_begin_seq
         try:
-            self._outbox.put_nowait(item)
-        except OutboxClosed:
-            if not self._stopping:
-                logger.warning("the outbox was closed by its reader: the engine ends")
-            self._ended.set()
+            stages = self._pipeline.stage_spans(session_id)
+        except UnknownSessionError:
+            return ()
+        return tuple(
+            StageSpan(
+                stage_id,
+                epoch,
+                begin_seq + span.sequence_id,
+                span.ready_ns,
+                *(None if at_ns == NEVER else at_ns for at_ns in (span.admitted_ns, span.begun_ns, span.completed_ns)),
+            )
+            for stage_id, spans in stages.items()
+            for span in spans
+            if span.ready_ns >= since_ns
+        )

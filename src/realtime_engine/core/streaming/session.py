@@ -24,6 +24,37 @@ from .work import ActorLane, StageWork
 RUNNING = StreamingSessionStatus.RUNNING
 
 
+class AcceptedSequences:
+    """The sequences of one input that were accepted, in any order.
+
+    Attributes:
+        next: the lowest that was not.
+    """
+
+    __slots__ = ("next", "_ahead")
+
+    def __init__(self) -> None:
+        self.next = 0
+        self._ahead: set[int] = set()
+
+    def __contains__(self, sequence_id: int) -> bool:
+        return sequence_id < self.next or sequence_id in self._ahead
+
+    @property
+    def newest(self) -> int:
+        """The highest that was accepted, -1 when none was."""
+        return max(self._ahead, default=self.next - 1)
+
+    def add(self, sequence_id: int) -> None:
+        if sequence_id != self.next:
+            self._ahead.add(sequence_id)
+            return
+        self.next += 1
+        while self.next in self._ahead:
+            self._ahead.remove(self.next)
+            self.next += 1
+
+
 class StreamingSession:
     """What the scheduler knows about one epoch of a session. Guarded by the scheduling lock.
 
@@ -31,7 +62,7 @@ class StreamingSession:
         lanes: the actors that hold its state, by stage.
         final: its last sequence, when that is known.
         slots: (artifact, sequence) -> value, for everything that somebody still needs.
-        next_input: artifact -> the sequence that is accepted next.
+        inputs: artifact -> the sequences that were accepted.
         controls: artifact -> (value, version, when it was set in nanoseconds).
         outputs: what can be read; ``emitted`` and ``polled`` count it by output artifact.
         works: what the actors have of it.
@@ -66,7 +97,7 @@ class StreamingSession:
         self.forget = False
         self.stages = tuple(StageProgress(self, table, window) for table in graph.stages)
         self.slots: dict[tuple[str, int], Slot] = {}
-        self.next_input = dict.fromkeys(graph.inputs, 0)
+        self.inputs = {artifact: AcceptedSequences() for artifact in graph.inputs}
         self.controls: dict[str, tuple[object, int, int]] = dict.fromkeys(graph.controls, (None, 0, 0))
         self.outputs: deque[StreamingOutput] = deque()
         self.emitted = [0] * len(graph.outputs)
@@ -81,8 +112,8 @@ class StreamingSession:
 
     @property
     def accepted(self) -> int:
-        """How many sequences have all their inputs."""
-        return min(self.next_input.values())
+        """How many sequences, from 0 on without a gap, have all their inputs."""
+        return min(accepted.next for accepted in self.inputs.values())
 
     def is_past_end(self, sequence_id: int) -> bool:
         """Whether the rollout ends before this sequence."""
@@ -153,18 +184,20 @@ def checked_inputs(graph: PipelineGraph, inputs: Mapping[str, object]) -> dict[s
     return given
 
 
-def check_sequence(session: StreamingSession, sequence_id: int, artifacts: Collection[str]) -> None:
-    """``SequenceError`` unless this is what the session takes next."""
+def check_sequence(session: StreamingSession, sequence_id: int, artifacts: Collection[str], *, in_order: bool) -> None:
+    """``SequenceError`` unless the session can take these inputs: once each and, ``in_order``, without a gap."""
     if isinstance(sequence_id, bool) or not isinstance(sequence_id, int) or sequence_id < 0:
         raise SequenceError(f"sequence_id must be an integer of 0 or more, got {sequence_id!r}")
     where = f"session {session.session_id!r}"
     if session.is_past_end(sequence_id):
         raise SequenceError(f"{where}: sequence {sequence_id} is past its final sequence {session.final}")
     for artifact in artifacts:
-        expected = session.next_input[artifact]
-        if sequence_id != expected:
-            what = "came already" if sequence_id < expected else "leaves a gap"
-            raise SequenceError(f"{where}: sequence {sequence_id} of {artifact!r} {what}; expected {expected}")
+        accepted = session.inputs[artifact]
+        expected = accepted.next
+        if sequence_id in accepted:
+            raise SequenceError(f"{where}: sequence {sequence_id} of {artifact!r} came already; expected {expected}")
+        if in_order and sequence_id != expected:
+            raise SequenceError(f"{where}: sequence {sequence_id} of {artifact!r} leaves a gap; expected {expected}")
 
 
 def check_final(session: StreamingSession, final: int) -> bool:
@@ -176,7 +209,7 @@ def check_final(session: StreamingSession, final: int) -> bool:
         if final != session.final:
             raise SequenceError(f"{where}: its final sequence is {session.final} already, got {final}")
         return False
-    newest = max(session.next_input.values()) - 1
+    newest = max(accepted.newest for accepted in session.inputs.values())
     if final < newest:
         raise SequenceError(f"{where}: sequence {newest} was accepted already, so {final} is not the final one")
     if any(progress.base > final or final in progress.ahead for progress in session.stages):

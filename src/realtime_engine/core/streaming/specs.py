@@ -19,6 +19,7 @@ __all__ = [
 T = TypeVar("T")
 
 EDGE_KINDS = ("queue", "latest")
+DETACH_POLICIES = ("cancel", "drain")
 
 
 class StageOrdering(str, Enum):
@@ -133,6 +134,8 @@ class StreamingPipelineSpec:
         stages, edges, resource_groups: its parts.
         output_artifacts: what leaves the pipeline.
         output_capacity_per_session: sequences of each output artifact that may wait for their reader.
+        on_detach: what a served session loses when it is detached. ``"cancel"``: the chunks that are not out yet.
+            ``"drain"``: nothing; what was pushed still comes out, within 10 seconds, before ``Detached``.
 
     Two stages run at the same time unless a resource group says otherwise.
 
@@ -145,6 +148,7 @@ class StreamingPipelineSpec:
     output_artifacts: frozenset[str] = frozenset()
     output_capacity_per_session: int = 1
     resource_groups: tuple[StreamingResourceGroupSpec, ...] = ()
+    on_detach: Literal["cancel", "drain"] = "cancel"
 
     def __post_init__(self) -> None:
         for field, kind in (
@@ -159,6 +163,8 @@ class StreamingPipelineSpec:
             object.__setattr__(self, field, parts)
         object.__setattr__(self, "output_artifacts", names("output_artifacts", self.output_artifacts))
         check_count("output_capacity_per_session", self.output_capacity_per_session)
+        if self.on_detach not in DETACH_POLICIES:
+            raise ValueError(f"on_detach must be 'cancel' or 'drain', got {self.on_detach!r}")
 
 
 def names(field: str, given: Iterable[str]) -> frozenset[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from bisect import insort
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
@@ -320,12 +320,24 @@ class StageTiming(WireModel):
     p99: float
 
 
+class PipelineStageValues(WireModel):
+    """Named values of one stage of a stage graph; the name ends with the unit."""
+
+    stage: str
+    values: dict[str, float | str | None]
+
+
 class TimingMessage(_Message):
-    """Latency of each stage for the session's frames over this client's transport."""
+    """Latency of each stage for the session's frames over this client's transport.
+
+    Attributes:
+        pipeline: the stages of the model, where it is a stage graph.
+    """
 
     type: Literal["timing"]
     transport: str | None
     stages: list[StageTiming]
+    pipeline: list[PipelineStageValues] = []
 
 
 ServerMessage: TypeAlias = Annotated[
@@ -410,8 +422,10 @@ def parse_frame_message(text: str) -> FrameInfo | None:
         return None
 
 
-def timing_message(transport: str | None, stages: Mapping[str, WindowSnapshot]) -> dict[str, Any]:
-    """The timing message with the latency of each stage, by its name."""
+def timing_message(
+    transport: str | None, stages: Mapping[str, WindowSnapshot], pipeline: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
+    """The timing message with the latency of each stage, by its name; ``pipeline``: the model's own stages."""
     listed = [
         {
             "stage": name,
@@ -422,7 +436,8 @@ def timing_message(transport: str | None, stages: Mapping[str, WindowSnapshot]) 
         }
         for name, times in stages.items()
     ]
-    return {"v": PROTOCOL_VERSION, "type": "timing", "transport": transport, "stages": listed}
+    message = {"v": PROTOCOL_VERSION, "type": "timing", "transport": transport, "stages": listed}
+    return message | {"pipeline": list(pipeline)} if pipeline else message
 
 
 _EVENT_NAMES: dict[type[core.SessionEvent], str] = {

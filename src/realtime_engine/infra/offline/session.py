@@ -15,7 +15,7 @@ from ...core.loglimit import LogLimiter
 from ...core.messages import Action, Attach, Chunk, InboxMsg, Reset
 from ...core.monitor import ServeMonitor
 from ...core.session import Applied, Session
-from ...core.stepper import Outcome, Stepper
+from ...core.stepper import Outcome, Stepper, StepperOptions
 from .replay import Replay
 
 _log = logging.getLogger(__name__)
@@ -27,6 +27,21 @@ _NAP_S = 0.001
 
 class RunFailed(RuntimeError):
     """The engine rejected the session, or failed it."""
+
+
+class _Chunks:
+    """Receives the chunks of a stepper."""
+
+    interrupted = False
+
+    def __init__(self, chunks: list[Chunk]) -> None:
+        self._chunks = chunks
+
+    def send_chunks(self, chunks: list[Chunk]) -> None:
+        self._chunks.extend(chunks)
+
+    def awaits_chunks(self, session: Session) -> bool:
+        return False
 
 
 class OfflineSession:
@@ -56,14 +71,8 @@ class OfflineSession:
         self._stepper = Stepper(
             engine,
             self._sessions,
-            depth=self._depth,
-            clock=MONOTONIC,
-            monitor=ServeMonitor(),
-            log=LogLimiter(_log, MONOTONIC),
-            emit=self._chunks.extend,
-            leaving=lambda session: False,
-            interrupted=lambda: False,
-            max_chunks=max_chunks,
+            _Chunks(self._chunks),
+            StepperOptions(MONOTONIC, ServeMonitor(), LogLimiter(_log, MONOTONIC), self._depth, max_chunks),
         )
 
     def __enter__(self) -> OfflineSession:

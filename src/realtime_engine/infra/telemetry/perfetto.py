@@ -8,8 +8,10 @@ the stages of every other frame from its step.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
+from ...core.monitor import StageSpan
 from .timing import PATH, FrameRecord, Milestone, Stage
 
 _FLOWS = 1 << 20  # flow ids reserved for a session
@@ -18,6 +20,7 @@ _LANES = 64  # track ids reserved for a stage
 _MIN_US = 1.0  # minimum length of a slice, so that flows can bind to it
 
 Event = dict[str, Any]
+_NO_SPANS: Mapping[str, Iterable[StageSpan]] = MappingProxyType({})
 
 
 def chrome_trace(records: Iterable[FrameRecord], title: str) -> dict[str, Any]:
@@ -33,8 +36,15 @@ def chrome_trace(records: Iterable[FrameRecord], title: str) -> dict[str, Any]:
     return chrome_traces({title: records})
 
 
-def chrome_traces(sessions: Mapping[str, Iterable[FrameRecord]]) -> dict[str, Any]:
-    """The trace of several sessions: maps the name of each session to its frames; see :func:`chrome_trace`."""
+def chrome_traces(
+    sessions: Mapping[str, Iterable[FrameRecord]], spans: Mapping[str, Iterable[StageSpan]] = _NO_SPANS
+) -> dict[str, Any]:
+    """The trace of several sessions; see :func:`chrome_trace`.
+
+    Args:
+        sessions: name of each session -> its frames.
+        spans: name of a session -> the work of the model's stages for it, where the engine serves a stage graph.
+    """
     names: list[Event] = []
     drawn: list[Event] = []
     process = 1
@@ -42,6 +52,7 @@ def chrome_traces(sessions: Mapping[str, Iterable[FrameRecord]]) -> dict[str, An
         session = _SessionTrace(title, process)
         for number, record in enumerate(sorted(records, key=_begin_ns), 1 + index * _FLOWS):
             session.draw(record, number)
+        session.draw_stages(spans.get(title, ()))
         names += session.names
         drawn += session.events
         process = session.next_process
@@ -56,16 +67,18 @@ class _SessionTrace:
     """The events of one session. Its first process holds the stages of the server, the others those of the viewers."""
 
     def __init__(self, title: str, server: int) -> None:
+        self._title = title
         self._server = server
         self._processes: dict[tuple[str, str | None], int] = {}
         self._tracks: dict[tuple[int, int], list[float]] = {}  # process, stage -> end of the last slice of each lane
         self._drawn: dict[tuple[object, ...], Event] = {}
+        self._has_stages = False
         self.names: list[Event] = [_name("process_name", server, 0, f"{title}: server")]
         self.events: list[Event] = []
 
     @property
     def next_process(self) -> int:
-        return self._server + 1 + len(self._processes)
+        return self._server + 1 + len(self._processes) + self._has_stages
 
     def draw(self, record: FrameRecord, number: int) -> None:
         slices = [self._slice(record, stage) for stage in PATH if record.span(stage)]
@@ -88,12 +101,36 @@ class _SessionTrace:
             label = f"{stage.name} {identity.seq}" + (f".{identity.frame_index}" if identity.frame_index else "")
             args: dict[str, Any] = {"epoch": identity.epoch, "seq": identity.seq, "index": identity.frame_index}
             args |= {"action": identity.action_id, "uncertainty_ms": record.uncertainty_ns / 1e6}
-            track = self._track(process, stage, begin_us, duration_us)
+            track = self._track(process, PATH.index(stage), stage.name, begin_us, duration_us)
             drawn: Event = {"ph": "X", "pid": process, "tid": track, "ts": begin_us}
             drawn |= {"dur": duration_us, "name": label, "cat": stage.name, "args": args}
             self._drawn[known] = drawn
             self.events.append(drawn)
         return self._drawn[known]
+
+    def draw_stages(self, spans: Iterable[StageSpan]) -> None:
+        """A process for the stages of the model, each with a track of chunks that wait for it and one of its work."""
+        process = self.next_process
+        rows: dict[str, int] = {}
+        for span in sorted(spans, key=lambda span: span.ready_ns):
+            if not self._has_stages:
+                self._has_stages = True
+                self.names.append(_name("process_name", process, 0, f"{self._title}: stages of the model"))
+            begun_ns = span.admitted_ns if span.begun_ns is None else span.begun_ns
+            self._draw_phase(process, rows, span, f"{span.stage}: wait", span.ready_ns, begun_ns)
+            self._draw_phase(process, rows, span, span.stage, begun_ns, span.completed_ns)
+
+    def _draw_phase(
+        self, process: int, rows: dict[str, int], span: StageSpan, name: str, begin_ns: int | None, end_ns: int | None
+    ) -> None:
+        row = rows.setdefault(name, len(rows))
+        if begin_ns is None or end_ns is None:
+            return
+        begin_us, duration_us = begin_ns / 1e3, max((end_ns - begin_ns) / 1e3, _MIN_US)
+        track = self._track(process, row, name, begin_us, duration_us)
+        event: Event = {"ph": "X", "pid": process, "tid": track, "ts": begin_us, "dur": duration_us}
+        event |= {"name": f"{name} {span.seq}", "cat": "stage", "args": {"epoch": span.epoch, "seq": span.seq}}
+        self.events.append(event)
 
     def _process(self, record: FrameRecord) -> int:
         key = (record.transport, record.viewer)
@@ -103,16 +140,15 @@ class _SessionTrace:
             self.names.append(_name("process_name", process, 0, name))
         return self._processes[key]
 
-    def _track(self, process: int, stage: Stage, begin_us: float, duration_us: float) -> int:
-        """The first free track of the stage; more than 64 concurrent frames share the last one."""
-        row = PATH.index(stage)
+    def _track(self, process: int, row: int, name: str, begin_us: float, duration_us: float) -> int:
+        """The first free track of a row; more than 64 concurrent slices share the last one."""
         ends = self._tracks.setdefault((process, row), [])
         free = (lane for lane, end in enumerate(ends) if end <= begin_us or lane == _LANES - 1)
         lane = next(free, len(ends))
         thread = row * _LANES + lane + 1
         if lane == len(ends):
             ends.append(0.0)
-            self.names.append(_name("thread_name", process, thread, stage.name))
+            self.names.append(_name("thread_name", process, thread, name))
             order = {"ph": "M", "name": "thread_sort_index", "pid": process, "tid": thread}
             self.names.append(order | {"args": {"sort_index": thread}})
         ends[lane] = max(ends[lane], begin_us + duration_us)

@@ -8,10 +8,11 @@ or ``None`` where this version of aiortc lacks a name: the feature is left out, 
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import logging
 import queue
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import nullcontext
 from typing import Any
 
@@ -415,13 +416,23 @@ def limit_gathering(
         elif not addresses and connection.turn_server is None:
             addresses = _LOOPBACK
         with binding_within(ports) if ports is not None else nullcontext():
-            candidates = await gather(component, addresses, timeout=deadline_s)
+            candidates = await _uninterrupted(gather(component, addresses, timeout=deadline_s))
         for protocol in getattr(connection, "_protocols", ()):
             _ignore_bad_messages(protocol)
         return candidates
 
     connection.get_component_candidates = gather_in_time
     return True
+
+
+async def _uninterrupted(gathering: Coroutine[Any, Any, Any]) -> Any:
+    """Await it; a cancellation takes effect when it has ended, as a gathering cut off leaves its sockets open."""
+    task = asyncio.ensure_future(gathering)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise
 
 
 def _ignore_bad_messages(protocol: Any) -> None:

@@ -33,6 +33,7 @@ class PacedSender:
 
     Attributes:
         blind: the viewer's reports cannot be read.
+        passed_ns: when the newest packet of the frame was passed to the network; ``None`` before the first one.
     """
 
     def __init__(self, sender: RTCRtpSender, clock: Clock) -> None:
@@ -44,6 +45,7 @@ class PacedSender:
         self._payloads: list[bytes] = []
         self._starts_keyframe = False
         self._reported_ns: int | None = None
+        self.passed_ns: int | None = None
         self.blind = not intercept_rtcp(sender, self._on_rtcp)
 
     def start(self, viewer: VideoViewer) -> None:
@@ -56,6 +58,7 @@ class PacedSender:
 
     def prepare(self, encoded: EncodedFrame, viewer: VideoViewer) -> None:
         """Prepare for ``encoded``, which the sender sends next."""
+        self.passed_ns = None
         self._payloads = list(encoded.payloads)
         self._starts_keyframe = encoded.packet.is_keyframe
         size, limit = encoded.packet.size, viewer.limit
@@ -87,3 +90,4 @@ class PacedSender:
         wait_ns = self._pacer.due_ns(size) - self._clock.now_ns()
         if wait_ns >= _MIN_SLEEP_NS:
             await asyncio.sleep(wait_ns / NS_PER_S)
+        self.passed_ns = self._clock.now_ns()

@@ -110,11 +110,11 @@ class ViewerTrack(MediaStreamTrack):
         return self._viewer
 
     def _report_sent(self, sender: PacedSender) -> None:
-        """The sender asks for the next packet when the last one has been sent."""
+        """The sender asks for the next packet when the last one has been sent, on a busy event loop much later."""
         sent, self._in_flight = self._in_flight, None
         if sent is None:
             return
         self.frames_sent += 1
         rtp = sender.timestamp
         if rtp is not None:
-            self._on_sent(SentFrame(rtp, sent, self._clock.now_ns()))
+            self._on_sent(SentFrame(rtp, sent, sender.passed_ns or self._clock.now_ns()))

@@ -1,4 +1,4 @@
-"""The maze and the dream of it side by side, led by the same hands.
+"""The maze and its learned counterpart side by side, with the same controls.
 
-``demo`` holds what the server asks for, ``model`` the stage model; the latter is imported only when it is needed.
+``demo`` is the declaration, ``model`` the stage model, which is imported when the engine is built.
 """

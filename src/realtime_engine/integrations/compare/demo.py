@@ -1,4 +1,4 @@
-"""The comparison as a demo: the dream's hands and fields, and one key more."""
+"""The declaration of the comparison: the controls and fields of the dream, and one further key."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ CONTROLS = replace(dream.CONTROLS, keys=(*dream.CONTROLS.keys, KeyBinding(_MEET,
 
 
 class Options(dream.Options):
-    """What the person who serves the comparison may choose."""
+    """Options of the comparison."""
 
     width: int = Field(960, ge=192, le=3840, multiple_of=8, description="Width of both pictures together, in pixels.")
 
 
 def build(options: Options) -> RealtimeInterface:
-    """The engine: all players in one batch."""
+    """Build the engine, which steps all sessions in one batch."""
     from ...core.composed import ComposedEngine
 
     half = dream.dreaming(options.model_copy(update={"width": options.width // 2}))
@@ -35,7 +35,7 @@ def build(options: Options) -> RealtimeInterface:
 
 
 def to_conditioning(window: ControlWindow) -> Mapping[str, Any]:
-    """What the dream is told, and whether it is to meet the truth again."""
+    """The conditioning of the dream, and whether it is to localize itself in the true picture."""
     return {**dream.to_conditioning(window), "meet": window.held(_MEET)}
 
 
@@ -43,8 +43,8 @@ demo = Demo(
     name="compare",
     title="Maze and Dream",
     description=(
-        "Left the true maze, right what a network makes of it: a neural renderer with learned dynamics, led by the "
-        "same keys. R lets the dream look at the maze and go on from there."
+        "Left: the true maze. Right: a neural renderer with learned dynamics, driven by the same keys. R lets the "
+        "network localize itself in the true picture and continue from there."
     ),
     build=build,
     controls=CONTROLS,

@@ -1,4 +1,4 @@
-"""The maze and the dream of it as one model for :class:`~realtime_engine.core.composed.ComposedEngine`."""
+"""The stage model of the comparison, for :class:`~realtime_engine.core.composed.ComposedEngine`."""
 
 from __future__ import annotations
 
@@ -25,8 +25,14 @@ _TRUTH = "compare_truth"
 
 
 class _Truth(NamedTuple):
-    """What HOT leaves for DEFERRED: rows, the themes that they are seen in, (frames, rows) visitors, and where the
-    dream is after the last frame, (rows, 4)."""
+    """Data passed from HOT to DEFERRED.
+
+    Attributes:
+        rows: (rows,) row indices.
+        themes: (rows,) theme of each row.
+        visitors: (frames, rows) true poses.
+        dreamt: (rows, 4) poses of the dream after the last frame.
+    """
 
     rows: NDArray[np.int64]
     themes: NDArray[np.int64]
@@ -35,27 +41,26 @@ class _Truth(NamedTuple):
 
 
 class CompareModel:
-    """The true maze to the left and the dream of it to the right, led by the same hands from the same place.
+    """The true maze on the left and the dream on the right, from the same start with the same controls.
 
-    Chunks are (frames_per_chunk, height, 2 * width, 3) uint8 RGB, of the dream's height and width. The attach context
-    and conditioning are those of :class:`~..dream.model.DreamModel`, but for ``picture``, which would be of no true
-    place. In addition ``meet`` (bool, heavy): when it becomes true, the dream looks at the true picture and goes on
-    from there.
+    Chunks are (frames_per_chunk, height, 2 * width, 3) uint8 RGB, with height and width of the dream. Attach context
+    and conditioning are those of :class:`~..dream.model.DreamModel`, without ``picture``, which shows no true pose.
+    ``meet`` (bool, heavy) is added: when it becomes true, the dream localizes itself in the true picture.
 
     Args:
-        dream: the model to compare with the truth. It belongs to this one from now on.
+        dream: the model to compare, owned by this model from now on.
 
     Raises:
-        ValueError: from ``seed`` or a stage, naming the context or conditioning field.
+        ValueError: from ``seed`` or a stage: a field of context or conditioning is invalid; the message names it.
     """
 
     def __init__(self, dream: DreamModel) -> None:
         self._dream = dream
         dreamt = dream.manifest()
-        frames, height, width, colours = dreamt.chunk_shape
+        frames, height, width, channels = dreamt.chunk_shape
         self._manifest = EngineManifest(
             max_sessions=dreamt.max_sessions,
-            chunk_shape=(frames, height, 2 * width, colours),
+            chunk_shape=(frames, height, 2 * width, channels),
             rate_hz=dreamt.rate_hz,
             frames_per_chunk=frames,
         )
@@ -63,14 +68,14 @@ class CompareModel:
         self._walk = Walk(dreamt.max_sessions)
         self._themes = np.zeros(dreamt.max_sessions, np.int64)
         self._view = TrueView(*_view_size(width))
-        self._dreamt_view = TrueView()  # as the dream sees the world; ENCODE may run beside DEFERRED
+        self._dreamt_view = TrueView()  # the dream's input; separate, as ENCODE may run concurrently with DEFERRED
         self._diptych = Diptych(height, 2 * width)
 
     def manifest(self) -> EngineManifest:
         return self._manifest
 
     def stages(self) -> list[Stage]:
-        """Those of the dream, and after each of them the same of the truth."""
+        """The stages of the dream, each followed by its counterpart for the true maze."""
         own: Mapping[Lane, Callable[[StageBatch], None]] = {
             Lane.ENCODE: self._encode,
             Lane.HOT: self._go,
@@ -82,7 +87,7 @@ class CompareModel:
         return (*self._dream.heavy_keys(), "meet")
 
     def heavy_equal(self, previous: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-        """Letting go of ``meet`` changes nothing."""
+        """Whether the heavy values are equal. ``meet`` takes effect only when it becomes true."""
         meets = bool(wanted.get("meet")) and not previous.get("meet")
         return not meets and all(previous.get(key) == wanted.get(key) for key in self._dream.heavy_keys())
 
@@ -90,10 +95,14 @@ class CompareModel:
         return self._dream.cuda_device()
 
     def seed(self, rows: Mapping[int, Mapping[str, Any]]) -> None:
-        """Begin in the same place. Raises :class:`ValueError` for a bad context, before any row is changed."""
+        """Start both sides at the same pose.
+
+        Raises:
+            ValueError: a context is invalid; no row is changed.
+        """
         for context in rows.values():
             if context.get("picture") is not None:
-                raise ValueError("picture cannot be given here: the dream begins where the maze does, give a seed")
+                raise ValueError("picture is not supported here, as the dream starts at the pose of the maze: use seed")
         starts = {row: (start_in(context).seed, theme_in(context)) for row, context in rows.items()}
         self._dream.seed(rows)
         for row, (seed, theme) in starts.items():
@@ -104,10 +113,10 @@ class CompareModel:
         self._dream.detach(row, session_id)
 
     def _encode(self, batch: StageBatch) -> None:
-        """ENCODE: the themes that rows have changed to, and what those see who are to meet the truth again."""
-        told = {row: batch.conditioning[session_in(batch, row)] for row in batch.rows_in_order()}
-        themes = {row: THEMES.index(theme_in(given)) for row, given in told.items()}
-        meeting = np.array([row for row, given in told.items() if given.get("meet")], np.int64)
+        """ENCODE: new themes, and the true pictures of the rows that localize themselves."""
+        given = {row: batch.conditioning[session_in(batch, row)] for row in batch.rows_in_order()}
+        themes = {row: THEMES.index(theme_in(conditioning)) for row, conditioning in given.items()}
+        meeting = np.array([row for row, conditioning in given.items() if conditioning.get("meet")], np.int64)
         if meeting.size:
             ages = np.array([batch.ages[row] for row in meeting.tolist()], np.int64)
             seen = self._dreamt_view(
@@ -118,16 +127,16 @@ class CompareModel:
             self._themes[row] = theme
 
     def _go(self, batch: StageBatch) -> None:
-        """HOT: the true walk of all rows that are due."""
+        """HOT: true motion of all rows that are due."""
         rows = np.array(batch.rows_in_order(), np.int64)
         ages = np.array([batch.ages[row] for row in rows.tolist()], np.int64)
-        told = [batch.conditioning[session_in(batch, row)] for row in rows.tolist()]
-        visitors = self._walk.go(rows, ages, told, self._manifest.frames_per_chunk, self._steps)
+        conditioning = [batch.conditioning[session_in(batch, row)] for row in rows.tolist()]
+        visitors = self._walk.go(rows, ages, conditioning, self._manifest.frames_per_chunk, self._steps)
         dreamt = self._dream.places(rows.tolist(), (ages + 1).tolist())
         batch.data[_TRUTH] = _Truth(rows, self._themes[rows], visitors, dreamt)
 
     def _show(self, batch: StageBatch) -> None:
-        """DEFERRED: both pictures of all rows that are still there, as one; the plan shows the end of the chunk."""
+        """DEFERRED: compose both pictures of all attached rows. The map shows the end of the chunk."""
         truth: _Truth = batch.data[_TRUTH]
         sessions = [batch.session_at(row) for row in truth.rows.tolist()]
         present = np.flatnonzero([session is not None for session in sessions])
@@ -145,11 +154,13 @@ class CompareModel:
 
 
 def _view_size(width: int) -> tuple[int, int]:
-    """Height and width to render the truth in, for a half ``width`` pixels wide: in the shape of the dream's pictures,
-    so that other shapes stretch both alike."""
+    """Render size of the true maze for a half of ``width`` pixels.
+
+    The aspect ratio is that of the dream's pictures, so that both halves are stretched equally.
+    """
     return max(16, round(width * HEIGHT / WIDTH / 4) * 4), width
 
 
 def _places(visitors: Records) -> NDArray[np.float64]:
-    """(n, 4) x, y in cells, cosine and sine of the yaw."""
+    """Poses (n, 4): x and y in cells, cosine and sine of the yaw."""
     return np.stack([visitors["x"], visitors["y"], cosine(visitors["yaw"]), sine(visitors["yaw"])], 1)

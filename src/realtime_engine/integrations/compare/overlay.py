@@ -1,4 +1,4 @@
-"""Small pictures that lie over a frame, drawn once and pressed into every frame."""
+"""Overlays of the comparison: labels and a map, rendered once and blended into each frame."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ..dream.level import SIDE, THEMES, level, theme_of
 Rgb: TypeAlias = tuple[int, int, int]
 
 PAPER = (12, 12, 18, 175)
-"""What texts lie on: red, green, blue, opacity."""
+"""Background of text: red, green, blue, opacity."""
 INK: Rgb = (255, 255, 255)
 
 
 class Sprite:
-    """A picture with opacity.
+    """An image with opacity.
 
     Args:
         picture: (height, width, 4) uint8 RGBA.
@@ -32,8 +32,8 @@ class Sprite:
         self._ink = picture[..., :3] * opacity + np.uint16(127)
         self._keeps = 255 - opacity
 
-    def press(self, frame: NDArray[np.uint8], top: int, left: int) -> None:
-        """Lay it over an (height, width, 3) RGB frame; what is outside is cut off."""
+    def blend(self, frame: NDArray[np.uint8], top: int, left: int) -> None:
+        """Blend the image into a frame (height, width, 3) RGB; parts outside the frame are clipped."""
         down, across = (
             slice(max(0, -top), max(0, len(frame) - top)),
             slice(max(0, -left), max(0, frame.shape[1] - left)),
@@ -44,7 +44,7 @@ class Sprite:
 
 
 def label(text: str, size: int, dot: Rgb) -> Sprite:
-    """A caption: a coloured dot and a text ``size`` pixels high, on dark paper with round corners."""
+    """A label: a colored dot and text of ``size`` pixels on a dark rounded rectangle."""
     font = ImageFont.load_default(size)
     inset, width, height = size // 2, round(font.getlength(text)), round(size * 1.7)
     image = Image.new("RGBA", (width + 2 * inset + size, height))
@@ -57,33 +57,33 @@ def label(text: str, size: int, dot: Rgb) -> Sprite:
 
 
 def glyphs(characters: str, size: int) -> dict[str, Sprite]:
-    """Each character by itself, in a field of its own advance and equal height."""
+    """A sprite for each character, as wide as its advance."""
     font = ImageFont.load_default(size)
-    stamps = {}
+    sprites = {}
     for character in characters:
         image = Image.new("RGBA", (max(1, round(font.getlength(character))), round(size * 1.4)), (*INK, 0))
         ImageDraw.Draw(image).text((0, image.height / 2), character, INK, font=font, anchor="lm")
-        stamps[character] = Sprite(np.array(image))
-    return stamps
+        sprites[character] = Sprite(np.array(image))
+    return sprites
 
 
-Place: TypeAlias = NDArray[np.floating[Any]]
+Pose: TypeAlias = NDArray[np.floating[Any]]
 
 TRUE_INK: Rgb = (255, 255, 255)
 DREAM_INK: Rgb = (255, 150, 240)
 
 _UNIT = " cells apart"
 _FLOOR: Rgb = (22, 22, 30)
-_ARROW = np.array(((0.62, 0), (-0.45, 0.45), (-0.22, 0), (-0.45, -0.45)))  # ahead and to the right, in cells
-_TRUE_SIZE, _DREAM_SIZE = 0.9, 1.7  # the dream's shows around the true one while both are in the same place
-_FRACTION = 4  # bits behind the point of a coordinate
+_ARROW = np.array(((0.62, 0), (-0.45, 0.45), (-0.22, 0), (-0.45, -0.45)))  # forward and right, in cells
+_TRUE_SIZE, _DREAM_SIZE = 0.9, 1.7  # the larger arrow stays visible around the smaller one
+_FRACTION = 4  # fractional bits of a coordinate
 
 
-class Plan:
-    """Draws the plan with both places on it, and below it how many cells are between them.
+class LevelMap:
+    """Draws a map of the level with both poses, and the distance between them in cells.
 
     Args:
-        cell: pixels along a side of a cell.
+        cell: side of a cell in pixels.
     """
 
     def __init__(self, cell: int) -> None:
@@ -97,26 +97,30 @@ class Plan:
         self._origin = ((self.width - side) // 2, margin)
         self._unit_at = (self.width - text) // 2 + text - unit
         self._line = side + margin + margin // 2
-        self._papers = [Sprite(self._drawn(size, theme)) for theme in THEMES]
+        self._backgrounds = [Sprite(self._drawn(size, theme)) for theme in THEMES]
 
-    def press(self, frame: NDArray[np.uint8], top: int, left: int, theme: int, true: Place, dreamt: Place) -> None:
-        """Lay it over a frame.
+    def blend(self, frame: NDArray[np.uint8], top: int, left: int, theme: int, true: Pose, dreamt: Pose) -> None:
+        """Blend the map into a frame.
 
         Args:
+            frame: (height, width, 3) RGB.
+            top: row of the upper left corner.
+            left: column of the upper left corner.
             theme: index in :data:`~..dream.level.THEMES`.
-            true, dreamt: (4,) x, y in cells, cosine and sine of the yaw.
+            true: true pose (4,): x and y in cells, cosine and sine of the yaw.
+            dreamt: pose of the dream, likewise.
         """
-        self._papers[theme].press(frame, top, left)
+        self._backgrounds[theme].blend(frame, top, left)
         corner = left + self._origin[0], top + self._origin[1]
         self._arrow(frame, corner, dreamt, _DREAM_SIZE, DREAM_INK)
         self._arrow(frame, corner, true, _TRUE_SIZE, TRUE_INK)
-        apart = f"{math.hypot(true[0] - dreamt[0], true[1] - dreamt[1]):.1f}"
-        at = left + self._unit_at - sum(self._digits[each].width for each in apart)
-        for each in apart:
-            self._digits[each].press(frame, top + self._line, at)
+        distance = f"{math.hypot(true[0] - dreamt[0], true[1] - dreamt[1]):.1f}"
+        at = left + self._unit_at - sum(self._digits[each].width for each in distance)
+        for each in distance:
+            self._digits[each].blend(frame, top + self._line, at)
             at += self._digits[each].width
 
-    def _arrow(self, frame: NDArray[np.uint8], corner: tuple[int, int], place: Place, size: float, ink: Rgb) -> None:
+    def _arrow(self, frame: NDArray[np.uint8], corner: tuple[int, int], place: Pose, size: float, ink: Rgb) -> None:
         x, y, cos, sin = (float(number) for number in place)
         middle = np.clip((x, y), 0, SIDE) * self._cell + corner
         turned = _ARROW @ np.array(((cos, sin), (-sin, cos))) * (size * self._cell)
@@ -127,37 +131,37 @@ class Plan:
         image = Image.new("RGBA", (self.width, self.height))
         pen = ImageDraw.Draw(image)
         pen.rounded_rectangle((0, 0, self.width - 1, self.height - 1), self._cell // 2, PAPER)
-        colours = [tuple(round(255 * part) for part in colour) for colour in theme_of(theme).materials]
+        colors = [tuple(round(255 * part) for part in color) for color in theme_of(theme).materials]
         for (y, x), kind in np.ndenumerate(level().grid.kinds[:SIDE, :SIDE]):
             left, top = self._origin[0] + x * self._cell, self._origin[1] + y * self._cell
-            colour = colours[kind - 1] if kind else _FLOOR
-            pen.rectangle((left, top, left + self._cell - 1, top + self._cell - 1), colour)
+            color = colors[kind - 1] if kind else _FLOOR
+            pen.rectangle((left, top, left + self._cell - 1, top + self._cell - 1), color)
         middle = self._line + self._digits["0"].height / 2
         pen.text((self._unit_at, middle), _UNIT, INK, font=ImageFont.load_default(size), anchor="lm")
         return np.array(image)
 
 
-_DESIGNED_FOR = 320  # pixels of height; everything grows with the picture
+_REFERENCE_HEIGHT = 320  # pixels; all sizes scale with the height
 _DIVIDER, _CAPTION, _CELL, _MARGIN = 4, 17, 9, 10
 
 
 class Diptych:
-    """Puts the truth to the left and the dream to the right, a divider between them, captions in the outer corners and
-    the plan in the middle of the upper edge.
+    """Composes a frame: the true maze on the left, the dream on the right, a divider, labels and the map.
 
     Args:
-        height, width: of the whole, in pixels; ``width`` is even.
+        height: height of the frame in pixels.
+        width: width of the frame in pixels, even.
     """
 
     def __init__(self, height: int, width: int) -> None:
         self._half = width // 2
         divider, caption, cell, self._margin = (
-            max(1, round(pixels * height / _DESIGNED_FOR)) for pixels in (_DIVIDER, _CAPTION, _CELL, _MARGIN)
+            max(1, round(pixels * height / _REFERENCE_HEIGHT)) for pixels in (_DIVIDER, _CAPTION, _CELL, _MARGIN)
         )
         self._divider = slice(self._half - (divider + 1) // 2, self._half + (divider + 1) // 2)
         self._captions = (label("maze", caption, TRUE_INK), label("dream", caption, DREAM_INK))
-        self._plan = Plan(cell)
-        self._plan_at = (self._margin, self._half - self._plan.width // 2)
+        self._map = LevelMap(cell)
+        self._map_at = (self._margin, self._half - self._map.width // 2)
 
     def compose(
         self,
@@ -165,22 +169,24 @@ class Diptych:
         true: NDArray[np.uint8],
         dreamt: NDArray[np.uint8],
         theme: int,
-        true_place: Place,
-        dreamt_place: Place,
+        true_pose: Pose,
+        dreamt_pose: Pose,
     ) -> None:
-        """Fill an (height, width, 3) RGB frame.
+        """Fill a frame.
 
         Args:
-            true: RGB of any size.
-            dreamt: (height, width / 2, 3) RGB.
+            frame: (height, width, 3) RGB, written.
+            true: picture of the maze, RGB, of any size.
+            dreamt: picture of the dream, (height, width / 2, 3) RGB.
             theme: index in :data:`~..dream.level.THEMES`.
-            true_place, dreamt_place: (4,) x, y in cells, cosine and sine of the yaw.
+            true_pose: (4,) x and y in cells, cosine and sine of the yaw.
+            dreamt_pose: pose of the dream, likewise.
         """
         left, right = frame[:, : self._half], frame[:, self._half :]
         cv2.resize(true, left.shape[1::-1], dst=left, interpolation=cv2.INTER_AREA)
         right[...] = dreamt
         frame[:, self._divider] = 0
         maze, dream = self._captions
-        maze.press(frame, self._margin, self._margin)
-        dream.press(frame, self._margin, frame.shape[1] - self._margin - dream.width)
-        self._plan.press(frame, *self._plan_at, theme, true_place, dreamt_place)
+        maze.blend(frame, self._margin, self._margin)
+        dream.blend(frame, self._margin, frame.shape[1] - self._margin - dream.width)
+        self._map.blend(frame, *self._map_at, theme, true_pose, dreamt_pose)

@@ -1,4 +1,4 @@
-"""Where the visitors of all rows truly are."""
+"""The true poses of all rows of the comparison."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from ..maze.motion import VISITOR, Controls, Motion, Records
 
 
 class Walk:
-    """Visitors in the level, moved as the maze moves them, in steps of ``STEP_S``; all look straight ahead.
+    """Moves a visitor of the level for each row by the rules of the maze, in steps of ``STEP_S``, with level gaze.
 
-    State at two chunk boundaries: a row of even age reads the first and writes the second, a row of odd age the other
-    way round, so a step that fails afterwards is made again from the same state.
+    The state is double-buffered by the parity of a row's age, so that a failed step can be repeated from the same
+    state.
+
+    Args:
+        rows: number of rows.
     """
 
     def __init__(self, rows: int) -> None:
@@ -26,11 +29,11 @@ class Walk:
         self._solid = level().grid.solid.reshape(1, SIZE * SIZE)
 
     def enter(self, row: int, seed: int) -> None:
-        """Begin at the seed's first place, at rest."""
+        """Place a row at the start pose of a seed, at rest."""
         self._visitors[0, row] = first_visitor(seed)
 
     def visitors(self, rows: NDArray[np.int64], ages: NDArray[np.int64]) -> Records:
-        """(n,) records of rows at the boundary before their next chunk."""
+        """The records (n,) of rows before their next chunk."""
         visitors: Records = self._visitors[ages & 1, rows]
         return visitors
 
@@ -38,12 +41,16 @@ class Walk:
         self,
         rows: NDArray[np.int64],
         ages: NDArray[np.int64],
-        told: Sequence[Mapping[str, Any]],
+        conditioning: Sequence[Mapping[str, Any]],
         frames: int,
         steps: int,
     ) -> Records:
-        """(frames, n) records, after ``steps`` steps each. Errors: :class:`ValueError`, before anything has moved."""
-        controls = Controls(told)
+        """Advance rows by ``frames`` times ``steps`` steps; returns records (frames, n).
+
+        Raises:
+            ValueError: a conditioning is invalid; no row has moved.
+        """
+        controls = Controls(conditioning)
         visitors = self.visitors(rows, ages)
         solid = np.broadcast_to(self._solid, (len(rows), SIZE * SIZE))
         self._motion.look(visitors, controls)

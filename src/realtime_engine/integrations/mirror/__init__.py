@@ -1,4 +1,4 @@
-"""A mirror that redraws whoever looks into it: the example of a demo that takes video.
+"""A mirror that applies effects to the client's video: the example of a demo with video input.
 
-``demo`` holds what the server asks for, ``model`` the stage model; neither is imported before it is needed.
+``demo`` is the declaration, ``model`` the stage model, which is imported when the engine is built.
 """

@@ -1,4 +1,4 @@
-"""The mirror as a demo: the choice of an effect, and a client's video."""
+"""The declaration of the mirror: an effect applied to the client's video."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...infra.video_input import VideoInput
 
 
 class Fields(BaseModel):
-    """What a visitor may choose."""
+    """Fields of a session."""
 
     effect: Literal["sketch", "pixelate", "posterise", "none"] = Field("sketch", title="Effect")
     strength: float = Field(0.5, ge=0, le=1, title="Strength", description="How much of it.")
@@ -22,7 +22,7 @@ class Fields(BaseModel):
 
 
 class Options(BaseModel):
-    """What the person who serves the mirror may choose."""
+    """Options of the mirror."""
 
     max_sessions: int = Field(8, ge=1, le=64, description="People who look into it at the same time.")
     width: int = Field(640, ge=16, le=1920, description="Width of a frame in pixels.")
@@ -31,7 +31,7 @@ class Options(BaseModel):
 
 
 def build(options: Options) -> RealtimeInterface:
-    """The engine: all visitors in one batch, each step finished before the next."""
+    """Build the engine, which steps all sessions in one batch without pipelining."""
     from ...core.composed import ComposedEngine
     from .model import MirrorModel
 
@@ -40,7 +40,7 @@ def build(options: Options) -> RealtimeInterface:
 
 
 def to_conditioning(window: ControlWindow) -> Mapping[str, Any]:
-    """The fields, and what the visitor's camera sees."""
+    """The fields, and the client's video."""
     return {"video": window.video, **window.field_values}
 
 

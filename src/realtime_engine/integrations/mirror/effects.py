@@ -1,7 +1,7 @@
-"""What the mirror does to a picture.
+"""The effects of the mirror.
 
-Each effect takes (height, width, 3) uint8 RGB and a strength of 0 to 1, and returns a picture of its own. They work on
-one picture at a time: on a stack of eight, whose intermediate results leave the cache, the sketch takes far longer.
+Each effect maps (height, width, 3) uint8 RGB and a strength from 0 to 1 to a new picture. Effects process one picture
+at a time, because the intermediate results of a batch do not fit into the CPU cache.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _COARSEST = 16  # blocks along the shorter side with full strength
 
 
 def sketch(picture: Pixels, strength: float) -> Pixels:
-    """Ink where the brightness changes: the sum of both Sobel gradients of the smoothed luma, times a gain."""
+    """Draw edges: the sum of both Sobel gradients of the smoothed luma, times a gain."""
     luma = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)
     smooth = cv2.GaussianBlur(luma, (3, 3), 0)
     across, down = cv2.Sobel(smooth, cv2.CV_16S, 1, 0), cv2.Sobel(smooth, cv2.CV_16S, 0, 1)
@@ -31,7 +31,7 @@ def sketch(picture: Pixels, strength: float) -> Pixels:
 
 
 def pixelate(picture: Pixels, strength: float) -> Pixels:
-    """Squares in their mean colour; the last ones are filled up with the picture's own edge."""
+    """Blocks in their mean color; incomplete blocks are padded by replicating the edge."""
     height, width = picture.shape[:2]
     side = block_side(strength, min(height, width))
     down, right = -height % side, -width % side
@@ -42,12 +42,12 @@ def pixelate(picture: Pixels, strength: float) -> Pixels:
 
 
 def posterise(picture: Pixels, strength: float) -> Pixels:
-    """Each channel in equal steps, from 0 to 255."""
+    """Quantize each channel to equally spaced levels from 0 to 255."""
     return cv2.LUT(picture, steps(level_count(strength)))  # type: ignore[return-value]
 
 
 def none(picture: Pixels, strength: float) -> Pixels:
-    """The picture as it is."""
+    """Leave the picture unchanged."""
     return picture.copy()  # type: ignore[no-any-return]
 
 
@@ -57,21 +57,22 @@ EFFECTS: Mapping[str, Callable[[Pixels, float], Pixels]] = MappingProxyType(
 
 
 def sketch_gain(strength: float) -> float:
+    """Gain of the gradients: 0.25 at strength 0, 2 at strength 1."""
     return 0.25 + 1.75 * strength
 
 
 def block_side(strength: float, shorter_side: int) -> int:
-    """2 pixels for the weakest, a sixteenth of the shorter side for the strongest."""
+    """Side of a block: 2 pixels at strength 0, a sixteenth of the shorter side at strength 1."""
     return max(round(2 + strength * (shorter_side / _COARSEST - 2)), 1)
 
 
 def level_count(strength: float) -> int:
-    """16 levels a channel for the weakest, 2 for the strongest."""
+    """Levels per channel: 16 at strength 0, 2 at strength 1."""
     return round(16 - 14 * strength)
 
 
 def steps(levels: int) -> NDArray[np.uint8]:
-    """The value that stands for each of 256."""
+    """The quantized value of each of the 256 values."""
     step = np.arange(256) * levels // 256
     return np.rint(step * 255 / (levels - 1)).astype(np.uint8)
 

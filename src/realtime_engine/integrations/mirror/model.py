@@ -1,4 +1,4 @@
-"""The mirror as a model for :class:`~realtime_engine.core.composed.ComposedEngine`."""
+"""The stage model of the mirror, for :class:`~realtime_engine.core.composed.ComposedEngine`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ __all__ = ["MirrorModel"]
 _MIN_SIDE = 16
 
 
-class _Wish(NamedTuple):
-    """What one session is to see in this step."""
+class _Request(NamedTuple):
+    """The parsed conditioning of one session."""
 
     effect: str
     strength: float
@@ -32,18 +32,20 @@ class _Wish(NamedTuple):
 
 
 class MirrorModel:
-    """A client's video with an effect, all sessions drawn in one step.
+    """Applies an effect to the video of each client.
 
     Chunks are (1, height, width, 3) uint8 RGB. Conditioning: ``video`` (a :class:`VideoWindow`), ``effect`` (one of
-    ``EFFECTS``), ``strength`` in [0, 1], ``mirrored`` (bool). While nobody sends, a landscape passes by. It keeps no
-    state: the same conditioning at the same age gives the same bytes.
+    ``EFFECTS``), ``strength`` in [0, 1], ``mirrored`` (bool). Without video, a moving landscape is shown. The model is
+    stateless: equal conditioning at equal age gives equal bytes.
 
     Args:
-        width, height: of a frame, in pixels.
+        max_sessions: number of rows.
+        width: width of a frame in pixels.
+        height: height of a frame in pixels.
         fps: frames per second.
 
     Raises:
-        ValueError: naming the argument; later, from the stage, the conditioning field.
+        ValueError: an argument is invalid; from the stage, a conditioning field. The message names it.
     """
 
     lane = Lane.HOT
@@ -63,29 +65,29 @@ class MirrorModel:
         return [self]
 
     def seed(self, rows: Mapping[int, Mapping[str, Any]]) -> None:
-        """Nothing: a mirror remembers nobody."""
+        """Do nothing: the model is stateless."""
 
     def detach(self, row: int, session_id: str) -> None:
-        """Nothing, for the same reason."""
+        """Do nothing: the model is stateless."""
 
     def __call__(self, batch: StageBatch) -> None:
-        """Draw all rows; everything is checked before anything is drawn."""
-        wishes = {row: _wish(batch.conditioning[session_in(batch, row)]) for row in batch.rows_in_order()}
-        for row, wish in wishes.items():
-            self._look(wish, batch.ages[row])
-            batch.outputs[session_in(batch, row)] = EFFECTS[wish.effect](self._picture, wish.strength)[np.newaxis]
+        """Draw all rows, after the conditioning of every row is validated."""
+        requests = {row: _parse(batch.conditioning[session_in(batch, row)]) for row in batch.rows_in_order()}
+        for row, request in requests.items():
+            self._draw_input(request, batch.ages[row])
+            batch.outputs[session_in(batch, row)] = EFFECTS[request.effect](self._picture, request.strength)[np.newaxis]
 
-    def _look(self, wish: _Wish, age: int) -> None:
+    def _draw_input(self, request: _Request, age: int) -> None:
         target = self._picture
-        if wish.frame is None:
+        if request.frame is None:
             self._landscape.draw(age / self._manifest.rate_hz, target)
         else:
-            cover(wish.frame, target)
-        if wish.mirrored:
+            cover(request.frame, target)
+        if request.mirrored:
             cv2.flip(target, 1, dst=target)
 
 
-def _wish(given: Mapping[str, Any]) -> _Wish:
+def _parse(given: Mapping[str, Any]) -> _Request:
     effect, strength, video = given.get("effect", "sketch"), given.get("strength", 0.5), given.get("video")
     if effect not in EFFECTS:
         raise ValueError(f"effect must be one of {', '.join(EFFECTS)}, got {brief(effect)}")
@@ -94,4 +96,4 @@ def _wish(given: Mapping[str, Any]) -> _Wish:
     if video is not None and not isinstance(video, VideoWindow):
         raise ValueError(f"video must be a VideoWindow, got {type(video).__name__}")
     frame = video.newest if video is not None and video.live else None
-    return _Wish(effect, float(strength), bool(given.get("mirrored", True)), None if frame is None else frame.pixels)
+    return _Request(effect, float(strength), bool(given.get("mirrored", True)), None if frame is None else frame.pixels)

@@ -1,4 +1,4 @@
-"""Where the mirror's pictures come from: a client's frame cut to size, or a landscape while nobody sends."""
+"""The input pictures of the mirror: a client's frame cropped to size, or a moving landscape."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-_LOOP_S = 12.0  # the landscape passes by in this time
+_LOOP_S = 12.0  # period of the landscape
 _SKY, _HORIZON = (64, 124, 214), (255, 214, 170)
 _SUN = (255, 236, 150)
 _HILLS = (((96, 160, 110), 0.60, 0.07, 2), ((58, 122, 92), 0.72, 0.06, 3), ((34, 82, 74), 0.84, 0.05, 5))
@@ -16,7 +16,7 @@ _BALLOON, _STRIPE, _BASKET = (226, 74, 62), (250, 240, 224), (92, 58, 40)
 
 
 def cover(frame: NDArray[np.uint8], target: NDArray[np.uint8]) -> None:
-    """Fill ``target`` (height, width, 3) with the middle of ``frame``, scaled, what stands over cut away."""
+    """Scale ``frame`` to cover ``target`` (height, width, 3) and crop it around its center."""
     height, width = target.shape[:2]
     rows, columns = frame.shape[:2]
     scale = max(height / rows, width / columns)
@@ -32,10 +32,11 @@ def cover(frame: NDArray[np.uint8], target: NDArray[np.uint8]) -> None:
 
 
 class Landscape:
-    """A test picture that moves: hills pass by, a balloon floats over them.
+    """A moving test picture: a scrolling landscape with a balloon.
 
     Args:
-        width, height: of a picture, in pixels.
+        width: width of a picture in pixels.
+        height: height of a picture in pixels.
     """
 
     def __init__(self, width: int, height: int) -> None:
@@ -43,7 +44,7 @@ class Landscape:
         self._panorama = _panorama(2 * width, height)
 
     def draw(self, seconds: float, target: NDArray[np.uint8]) -> None:
-        """Fill ``target`` (height, width, 3) with what is seen at that time."""
+        """Draw the picture at a time in seconds into ``target`` (height, width, 3)."""
         width, height = self._width, self._height
         length = 2 * width
         left = int(seconds / _LOOP_S * length) % length
@@ -62,9 +63,9 @@ def _panorama(length: int, height: int) -> NDArray[np.uint8]:
     cv2.circle(picture, (length // 3, height // 4), height // 10, _SUN, -1, cv2.LINE_AA)
     turn = 2 * np.pi * np.arange(length) / length
     row = np.arange(height)[:, np.newaxis]
-    for colour, level, swell, waves in _HILLS:
+    for color, level, swell, waves in _HILLS:
         crest = height * (level + swell * np.sin(waves * turn + waves) + swell / 2 * np.sin((2 * waves + 1) * turn))
-        picture[row >= crest] = colour
+        picture[row >= crest] = color
     return picture
 
 

@@ -1,4 +1,4 @@
-"""Controls by WebSocket."""
+"""Control messages by WebSocket and by POST."""
 
 from __future__ import annotations
 
@@ -14,29 +14,53 @@ from ...infra.rate_limit import MESSAGES_PER_S, TokenBucket
 from ..bodies import json_body, read_model
 from ..runtime import runtime_of
 from ..sessions.session import DemoSession
-from ..websockets import GOING_AWAY, TOO_SLOW, admit, say_goodbye, until_first
+from ..websockets import GOING_AWAY, TOO_SLOW, close_in_time, open_socket, run_until_first
 from .sessions import Owned
 
 router = APIRouter(tags=["controls"])
 
 _MAX_UNSENT = 256
-_MAX_UNSENT_REPLIES = _MAX_UNSENT // 2  # the rest is for events, which do not wait
+_MAX_UNSENT_REPLIES = _MAX_UNSENT // 2  # the other half is for events, which never wait
 _BURST = 100.0
-_CHARACTERS_PER_MESSAGE = 1024  # a longer one counts as several
-_TURN = 4  # messages until others have theirs
-_TIMEOUT_S = 10.0
+_CHARACTERS_PER_MESSAGE = 1024  # a longer message counts as several
+_MESSAGES_PER_TURN = 4  # after which the event loop runs other tasks
+_SEND_TIMEOUT_S = 10.0
+_MAX_MESSAGES = 64
+
+
+class Messages(
+    RootModel[dict[str, JsonValue] | Annotated[list[dict[str, JsonValue]], Field(max_length=_MAX_MESSAGES)]]
+):
+    """One message of the controls protocol, or several, oldest first."""
+
+
+@router.post("/sessions/{session_id}/actions", openapi_extra=json_body(Messages))
+async def act(request: Request, session: Owned) -> list[dict[str, Any]]:
+    """The same messages as over the WebSocket. The response lists the replies to them."""
+    limit = runtime_of(request).config.max_body_bytes
+    body = await read_model(request, Messages, limit)
+    replies: list[dict[str, Any]] = []
+    for message in body.root if isinstance(body.root, list) else [body.root]:
+        replies += session.receive(message)
+        await asyncio.sleep(0)  # lets other tasks run
+    return replies
 
 
 @router.websocket("/sessions/{session_id}/controls")
 async def controls(socket: WebSocket, session_id: str) -> None:
-    """Text messages of the controls protocol, both ways."""
-    session = await admit(socket, session_id)
+    """Text messages of the controls protocol, in both directions."""
+    session = await open_socket(socket, session_id)
     if session is not None:
         await ControlsConnection(socket, session).run()
 
 
 class ControlsConnection:
-    """One accepted WebSocket, until either side or the session ends."""
+    """A WebSocket that carries control messages, until the client or the session ends.
+
+    Args:
+        socket: the accepted WebSocket.
+        session: the session that it controls.
+    """
 
     def __init__(self, socket: WebSocket, session: DemoSession) -> None:
         self._socket = socket
@@ -46,12 +70,13 @@ class ControlsConnection:
         self._bucket = TokenBucket(MESSAGES_PER_S, _BURST)
 
     async def run(self) -> None:
-        self._session.clients.join(self, self._send)
+        """Exchange messages until the connection ends."""
+        self._session.connections.add(self, self._send)
         try:
-            await until_first(self._read(), self._write(), self._session.over.wait(), self._too_slow.wait())
+            await run_until_first(self._read(), self._write(), self._session.ended.wait(), self._too_slow.wait())
         finally:
-            self._session.clients.leave(self)
-        await say_goodbye(self._close())
+            self._session.connections.remove(self)
+        await close_in_time(self._close())
 
     def _send(self, text: str) -> None:
         try:
@@ -70,16 +95,16 @@ class ControlsConnection:
                     text = message["bytes"].decode(errors="replace")
                 for reply in self._session.receive_text(text):
                     self._send(reply)
-                await self._let_others(len(text), count)
+                await self._throttle(len(text), count)
 
-    async def _let_others(self, length: int, count: int) -> None:
-        """Whoever says too much is not listened to for a while, and whoever takes no replies is told no more."""
+    async def _throttle(self, length: int, count: int) -> None:
+        """Rate-limit a client that sends too much; disconnect one that does not read its replies."""
         delay_s = self._bucket.reserve(1 + length // _CHARACTERS_PER_MESSAGE)
-        if delay_s or count % _TURN == 0:
+        if delay_s or count % _MESSAGES_PER_TURN == 0:
             await asyncio.sleep(delay_s)
         if self._unsent.qsize() >= _MAX_UNSENT_REPLIES:
             try:
-                await asyncio.wait_for(self._unsent.join(), _TIMEOUT_S)
+                await asyncio.wait_for(self._unsent.join(), _SEND_TIMEOUT_S)
             except asyncio.TimeoutError:
                 self._too_slow.set()
 
@@ -89,28 +114,7 @@ class ControlsConnection:
             self._unsent.task_done()
 
     async def _close(self) -> None:
-        """Say what is left to say, and goodbye, unless the client has gone."""
+        """Send what is left, unless the client is too slow, and close."""
         while not self._too_slow.is_set() and not self._unsent.empty():
             await self._socket.send_text(self._unsent.get_nowait())
         await self._socket.close(TOO_SLOW if self._too_slow.is_set() else GOING_AWAY)
-
-
-_MAX_MESSAGES = 64
-
-
-class Messages(
-    RootModel[dict[str, JsonValue] | Annotated[list[dict[str, JsonValue]], Field(max_length=_MAX_MESSAGES)]]
-):
-    """One message of the controls protocol, or several, oldest first."""
-
-
-@router.post("/sessions/{session_id}/actions", openapi_extra=json_body(Messages))
-async def act(request: Request, session: Owned) -> list[dict[str, Any]]:
-    """The same messages as over the WebSocket; the answer lists the replies to them."""
-    limit = runtime_of(request).config.max_body_bytes
-    body = await read_model(request, Messages, limit)
-    replies: list[dict[str, Any]] = []
-    for message in body.root if isinstance(body.root, list) else [body.root]:
-        replies += session.receive(message)
-        await asyncio.sleep(0)  # others have their turn
-    return replies

@@ -1,4 +1,4 @@
-"""What the demo is, for the page that shows it."""
+"""The description of the demo, for clients."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ...core.contract import EngineManifest
 from ...infra.demo import FrameFormat
 from ...infra.webrtc import IceServer
 from ..page import prefix_of
+from ..resources import frame_rate
 from ..runtime import Runtime, runtime_of
 from ..security import check_access
 
@@ -22,7 +23,7 @@ TRANSPORTS = ("webrtc", "webcodecs", "mjpeg")
 
 @router.get("/demo")
 async def demo(request: Request) -> dict[str, Any]:
-    """Name, controls and state of the demo, and how it can be watched."""
+    """Name, controls and state of the demo, and the transports that show it."""
     runtime = runtime_of(request)
     check_access(request, runtime.config.token)
     described, host = runtime.demo, runtime.host
@@ -48,11 +49,11 @@ async def demo(request: Request) -> dict[str, Any]:
 
 
 def _video(manifest: EngineManifest, frames: FrameFormat) -> dict[str, Any]:
-    """``width`` and ``height`` in pixels, ``None`` where the manifest names no shape."""
+    """``width`` and ``height`` are in pixels, or ``None`` if the manifest declares no shape."""
     video: dict[str, Any] = {
         "width": None,
         "height": None,
-        "fps": manifest.rate_hz * manifest.frames_per_chunk,
+        "fps": frame_rate(manifest),
     }
     if len(manifest.chunk_shape) == len(frames.layout):
         size = dict(zip(frames.layout, manifest.chunk_shape, strict=True))

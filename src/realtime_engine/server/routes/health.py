@@ -1,4 +1,4 @@
-"""Whether the server lives, whether it can be used, and what it counts."""
+"""Liveness, readiness and metrics."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ router = APIRouter(tags=["health"])
 
 @router.get("/healthz")
 async def healthz() -> dict[str, str]:
-    """The process answers."""
+    """200 while the process responds."""
     return {"status": "ok"}
 
 
 @router.get("/readyz")
 async def readyz(request: Request) -> dict[str, str]:
-    """200 once sessions can begin, 503 while the model loads or hangs, 500 when it failed.
+    """200 once sessions can start, 503 while the model loads or does not respond, 500 if it failed.
 
-    The reason of a failure is for those whom the server lets in.
+    Clients without the server's token get no reason for a failure.
     """
     runtime = runtime_of(request)
     host = runtime.host
     if host.state is EngineState.LOADING:
         raise Problem("loading", f"The model is loading: {host.progress.message}.", headers={"Retry-After": "1"})
     if host.state is EngineState.FAILED:
-        known = host.error if has_access(request, runtime.config.token) else None
-        raise Problem("engine-failed", known or "The model failed.")
+        error = host.error if has_access(request, runtime.config.token) else None
+        raise Problem("engine-failed", error or "The model failed.")
     if runtime.is_stalled:
         raise stalled()
     return {"status": "ready"}
@@ -42,7 +42,7 @@ async def readyz(request: Request) -> dict[str, str]:
 
 @router.get("/metrics", response_class=Response)
 async def metrics(request: Request) -> Any:
-    """Prometheus text."""
+    """The metrics in the Prometheus text format."""
     runtime = runtime_of(request)
     check_access(request, runtime.config.token)
     return Response(runtime.metrics.text(), media_type=CONTENT_TYPE_LATEST)

@@ -1,4 +1,4 @@
-"""Video as JPEGs: a stream of them, and the newest one."""
+"""Video without WebRTC: MJPEG, single JPEGs, and H.264 packets by WebSocket for WebCodecs."""
 
 from __future__ import annotations
 
@@ -18,33 +18,47 @@ from ..problems import Problem
 from ..runtime import runtime_of
 from ..security import bearer_or_query
 from ..sessions.session import DemoSession
-from ..websockets import GOING_AWAY, POLICY_VIOLATION, TOO_SLOW, admit, say_goodbye, until_first
+from ..websockets import GOING_AWAY, POLICY_VIOLATION, TOO_SLOW, close_in_time, open_socket, run_until_first
 
 logger = logging.getLogger(__name__)
 
 router = APIRouter(tags=["video"])
 
+_BURST = 100.0
+_MAX_REASON = 100  # characters; a close frame has room for 123 bytes
+
+
+def watched_session(request: Request, session_id: str) -> DemoSession:
+    """The session of the path; an ``<img>`` element sends its token in the URL."""
+    return runtime_of(request).session(session_id, bearer_or_query(request))
+
+
+Watched = Annotated[DemoSession, Depends(watched_session)]
+
 
 class MjpegResponse(StreamingResponse):
-    """Leaves the session when its viewer does, also in the middle of a picture.
+    """A stream that is closed when its viewer leaves, even in the middle of a picture.
 
     Args:
-        patience_s: seconds after which a viewer that takes nothing has gone.
+        parts: the parts of the stream.
+        timeout_s: seconds after which a viewer that reads nothing is disconnected.
     """
 
-    def __init__(self, parts: AsyncGenerator[bytes, None], patience_s: float = 10.0) -> None:
+    def __init__(self, parts: AsyncGenerator[bytes, None], timeout_s: float = 10.0) -> None:
         super().__init__(parts, headers=HEADERS)
         self._parts = parts
-        self._patience_s = patience_s
+        self._timeout_s = timeout_s
 
     async def stream_response(self, send: Send) -> None:
+        """Send the parts, each within the timeout."""
+
         async def send_in_time(message: Message) -> None:
-            await asyncio.wait_for(send(message), self._patience_s)
+            await asyncio.wait_for(send(message), self._timeout_s)
 
         try:
             await super().stream_response(send_in_time)
         except asyncio.TimeoutError:
-            logger.info("a viewer by MJPEG took nothing for %g s", self._patience_s)
+            logger.info("an MJPEG viewer read nothing for %g s and is disconnected", self._timeout_s)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -53,49 +67,43 @@ class MjpegResponse(StreamingResponse):
             await self._parts.aclose()
 
 
-def watched_session(request: Request, session_id: str) -> DemoSession:
-    """The session of the address; an ``<img>`` shows its token in the address."""
-    return runtime_of(request).session(session_id, bearer_or_query(request))
-
-
-Watched = Annotated[DemoSession, Depends(watched_session)]
-
-
 @router.get("/sessions/{session_id}/stream.mjpeg", response_class=Response)
 async def stream(session: Watched) -> Response:
-    """``multipart/x-mixed-replace``: the newest frame whenever the viewer has taken the last one."""
-    parts = session.mjpeg.parts()
+    """``multipart/x-mixed-replace``: the newest frame, whenever the viewer has read the previous one."""
+    parts = session.media.mjpeg.parts()
     assert isinstance(parts, AsyncGenerator)
     return MjpegResponse(parts)
 
 
 @router.get("/sessions/{session_id}/frame.jpg", response_class=Response)
 async def frame(session: Watched) -> Response:
-    """The newest frame, its identity in ``X-Frame``; 404 before the first."""
-    picture = await session.picture()
+    """The newest frame, with its identity in ``X-Frame``; 404 before the first."""
+    picture = await session.media.snapshot()
     if picture is None:
-        raise Problem("no-frame", "The session has shown no frame yet.")
+        raise Problem("no-frame", "The session has published no frame yet.")
     headers = {"Cache-Control": "no-store", "X-Frame": format_frame_id(picture.id)}
     return Response(picture.data, headers=headers, media_type="image/jpeg")
-
-
-_BURST = 100.0
-_MAX_REASON = 100  # a close frame holds 123 bytes of it
 
 
 @router.websocket("/sessions/{session_id}/video")
 async def video(
     socket: WebSocket, session_id: str, viewer: Annotated[str | None, Query(min_length=1, max_length=64)] = None
 ) -> None:
-    """Binary messages to the viewer, acknowledgements back. ``viewer`` is what it calls itself in ``presented``."""
-    session = await admit(socket, session_id)
+    """Binary packets to the viewer, acknowledgements back. ``viewer`` is what it calls itself in ``presented``."""
+    session = await open_socket(socket, session_id)
     if session is not None:
-        with session.feeds.open(viewer) as feed:
+        with session.media.feeds.open(viewer) as feed:
             await VideoConnection(socket, session, feed).run()
 
 
 class VideoConnection:
-    """One accepted WebSocket, until either side or the session ends."""
+    """A WebSocket that carries video packets, until the client or the session ends.
+
+    Args:
+        socket: the accepted WebSocket.
+        session: the session that is watched.
+        feed: its packets.
+    """
 
     def __init__(self, socket: WebSocket, session: DemoSession, feed: PacketFeed) -> None:
         self._socket = socket
@@ -105,8 +113,9 @@ class VideoConnection:
         self._refusal: str | None = None
 
     async def run(self) -> None:
-        await until_first(self._read(), self._write(), self._feed.run(), self._session.over.wait())
-        await say_goodbye(self._close())
+        """Send packets until the connection ends."""
+        await run_until_first(self._read(), self._write(), self._feed.run(), self._session.ended.wait())
+        await close_in_time(self._close())
 
     async def _read(self) -> None:
         while (message := await self._socket.receive())["type"] != "websocket.disconnect":

@@ -1,4 +1,4 @@
-"""Recordings of a session: begun, ended, listed, fetched."""
+"""The recordings of a session: start, stop, list, download."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, JSONResponse, Response
 
 from ...infra.recording import RecordingRuns, RecordingStore, StorageFull
-from ..problems import Problem
+from ..problems import Problem, session_over
 from ..runtime import Runtime, runtime_of
 from ..security import bearer, bearer_or_query
 from ..sessions.engine_requests import SessionOver
 from ..sessions.recordings import Recordings
-from ..sessions.registry import over
 from ..sessions.session import DemoSession
-from .sessions import Owned, OwnedEvenIfOver
+from .sessions import Owned, OwnedIfAlive
 
 logger = logging.getLogger(__name__)
 
 router = APIRouter(tags=["recording"])
 
-_OVER = {"state": "stopped", "reason": "session-over", "seconds": 0.0, "bytes": 0}
+_NO_STORE = {"Cache-Control": "no-store"}
+_ENDED = {"state": "stopped", "reason": "session-over", "seconds": 0.0, "bytes": 0}
 
 
 @router.post("/sessions/{session_id}/recording", status_code=201)
 async def start(request: Request, session: Owned) -> Response:
-    """Record the session as MP4, from the packets that its viewers are sent; 409 while it is recorded already."""
+    """Record the session as MP4, from the packets that viewers get; 409 while it is being recorded."""
     recordings = _recordings(session)
     try:
         await recordings.start()
@@ -37,61 +37,63 @@ async def start(request: Request, session: Owned) -> Response:
     except StorageFull as error:
         raise Problem("no-storage", str(error)) from error
     except OSError as error:
-        logger.error("no recording can be stored: %s", error)
-        raise Problem("no-storage", "The server's disk takes nothing; its log says why.") from error
+        logger.error("a recording cannot be stored: %s", error)
+        raise Problem("no-storage", "The server cannot write the recording. See the server log for details.") from error
     except SessionOver:
-        raise over() from None
-    described = await _described(runtime_of(request), session.id, session)
+        raise session_over() from None
+    described = await _describe(runtime_of(request), session.id, session)
     return JSONResponse(described, 201, {"Location": request.url.path})
 
 
 @router.delete("/sessions/{session_id}/recording")
-async def stop(request: Request, session_id: str, session: OwnedEvenIfOver) -> dict[str, Any]:
-    """End the recording, if one runs; its files are complete when this is answered."""
+async def stop(request: Request, session_id: str, session: OwnedIfAlive) -> dict[str, Any]:
+    """Stop the recording, if there is one; its files are complete in the response."""
     if session is not None:
         await _recordings(session).stop()
-    return await _described(runtime_of(request), session_id, session)
+    return await _describe(runtime_of(request), session_id, session)
 
 
 @router.get("/sessions/{session_id}/recording")
 async def show(request: Request, session_id: str) -> dict[str, Any]:
-    """Whether it is recorded, and all files of it; also of a session that is over."""
+    """The state of the recording and all of the session's files, even after the session has ended."""
     runtime = runtime_of(request)
     session = runtime.find_session(session_id, bearer(request))
-    return await _described(runtime, session_id, session)
+    return await _describe(runtime, session_id, session)
 
 
 @router.get("/sessions/{session_id}/recording/{name}", response_class=Response)
 async def fetch(request: Request, session_id: str, name: str) -> Response:
-    """A file of it; also of a session that is over. A link shows its token in the address."""
+    """A recording, even after the session has ended. A link sends its token in the URL."""
     runtime = runtime_of(request)
     session = runtime.find_session(session_id, bearer_or_query(request))
     path = await asyncio.to_thread(_store(runtime).path, session_id, name)
     if path is None:
         raise Problem("no-recording", f"The session has no recording {name!r}.")
-    if session is not None and session.recordings is not None and session.recordings.is_written(name):
-        raise Problem("recording-runs", "The recording still runs: stop it first.")
-    return FileResponse(path, media_type="video/mp4", filename=f"{session_id}-{name}", headers=_NOT_KEPT)
-
-
-_NOT_KEPT = {"Cache-Control": "no-store"}
+    if session is not None and _recordings(session).is_written(name):
+        raise Problem("recording-runs", "The recording is in progress. Stop it first.")
+    return FileResponse(path, media_type="video/mp4", filename=f"{session_id}-{name}", headers=_NO_STORE)
 
 
 def _store(runtime: Runtime) -> RecordingStore:
     if runtime.recordings is None:
-        raise Problem("no-recordings", "This server keeps no recordings: whoever runs it can set --recordings.")
+        raise _disabled()
     return runtime.recordings
 
 
 def _recordings(session: DemoSession) -> Recordings:
-    if session.recordings is None:
-        raise Problem("no-recordings", "This server keeps no recordings: whoever runs it can set --recordings.")
-    return session.recordings
+    if session.media.recordings is None:
+        raise _disabled()
+    return session.media.recordings
 
 
-async def _described(runtime: Runtime, session_id: str, session: DemoSession | None) -> dict[str, Any]:
+def _disabled() -> Problem:
+    return Problem("no-recordings", "Recording is disabled on this server; --recordings enables it.")
+
+
+async def _describe(runtime: Runtime, session_id: str, session: DemoSession | None) -> dict[str, Any]:
     store = _store(runtime)
-    state = _OVER if session is None or session.recordings is None else session.recordings.describe()
+    recordings = None if session is None else session.media.recordings
+    state = _ENDED if recordings is None else recordings.describe()
     files = await asyncio.to_thread(store.files, session_id)
-    at = f"/api/sessions/{session_id}/recording"
-    return {**state, "files": [{"name": name, "bytes": size, "href": f"{at}/{name}"} for name, size in files]}
+    base = f"/api/sessions/{session_id}/recording"
+    return {**state, "files": [{"name": name, "bytes": size, "href": f"{base}/{name}"} for name, size in files]}

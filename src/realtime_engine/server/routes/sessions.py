@@ -1,4 +1,4 @@
-"""Places in the demo: taken, looked at, paused, begun anew, given back."""
+"""Sessions: create, list, show, pause, reset and delete."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
 
 from ..bodies import ActiveBody, ContextBody, json_body, read_model
-from ..problems import Problem
+from ..problems import Problem, session_over
 from ..runtime import runtime_of
-from ..security import bearer, check_access, is_allowed_origin
-from ..sessions.engine_requests import Refused, SessionOver
-from ..sessions.registry import over
+from ..security import bearer, check_access, forbidden_origin, is_allowed_origin
+from ..sessions.engine_requests import RequestRefused, SessionOver
+from ..sessions.registry import refusal
 from ..sessions.run_state import PauseReason
 from ..sessions.session import DemoSession
 
@@ -20,12 +20,12 @@ router = APIRouter(tags=["sessions"])
 
 
 def owned_session(request: Request, session_id: str) -> DemoSession:
-    """The session of the address, whose token the client shows."""
+    """The session of the path, if the client sends its token."""
     return runtime_of(request).session(session_id, bearer(request))
 
 
-def owned_session_even_if_over(request: Request, session_id: str) -> DemoSession | None:
-    """As :func:`owned_session`; ``None`` for one that is over, so that what ends something may be asked for again."""
+def owned_session_if_alive(request: Request, session_id: str) -> DemoSession | None:
+    """As :func:`owned_session`; ``None`` if it has ended, for routes that must be idempotent."""
     try:
         return owned_session(request, session_id)
     except Problem as problem:
@@ -35,109 +35,111 @@ def owned_session_even_if_over(request: Request, session_id: str) -> DemoSession
 
 
 Owned = Annotated[DemoSession, Depends(owned_session)]
-OwnedEvenIfOver = Annotated[DemoSession | None, Depends(owned_session_even_if_over)]
+OwnedIfAlive = Annotated[DemoSession | None, Depends(owned_session_if_alive)]
 
 
 @router.post("/sessions", status_code=201, openapi_extra=json_body(ContextBody))
 async def create(request: Request) -> Response:
-    """Take a place: 201 with its id, token and links, 422 for fields that do not do, 503 when there is no room."""
+    """Create a session: 201 with its id, token and links; 422 if the fields are invalid, 503 if there is no room."""
     runtime = runtime_of(request)
     check_access(request, runtime.config.token)
     if not is_allowed_origin(request, runtime.config.allowed_origins):
-        raise Problem("origin", f"{request.headers['origin']} is not among the allowed origins")
+        raise forbidden_origin(request)
     body = await read_model(request, ContextBody, runtime.config.max_body_bytes)
     session = await runtime.sessions.create(body.context)
     links = links_of(session)
-    answer = {"session_id": session.id, "token": session.token, "links": links}
-    return JSONResponse(answer, 201, {"Location": links["self"], "Cache-Control": "no-store"})
+    created = {"session_id": session.id, "token": session.token, "links": links}
+    return JSONResponse(created, 201, {"Location": links["self"], "Cache-Control": "no-store"})
 
 
 @router.get("/sessions")
 async def list_sessions(request: Request) -> dict[str, Any]:
-    """All sessions that live, without what opens them."""
+    """All active sessions, without their tokens."""
     runtime = runtime_of(request)
     check_access(request, runtime.config.token)
     sessions = runtime.sessions
-    return {"capacity": sessions.capacity, "sessions": [_described(session) for session in sessions.all()]}
+    return {"capacity": sessions.capacity, "sessions": [_describe(session) for session in sessions.all()]}
 
 
 @router.get("/sessions/{session_id}")
 async def show(session: Owned) -> dict[str, Any]:
-    """What the session does; 410 when it is over."""
+    """The state of the session; 410 once it has ended."""
     publisher = None if session.publishers is None else session.publishers.current
-    return {**_described(session), "publisher": publisher, "links": links_of(session)}
+    return {**_describe(session), "publisher": publisher, "links": links_of(session)}
 
 
 @router.patch("/sessions/{session_id}", openapi_extra=json_body(ActiveBody))
 async def pause(request: Request, session: Owned) -> dict[str, Any]:
-    """Pause it, or let it run on."""
+    """Pause the session or resume it."""
     body = await read_model(request, ActiveBody, runtime_of(request).config.max_body_bytes)
     try:
         await session.set_paused(not body.active)
     except SessionOver:
-        raise over() from None
-    return _described(session)
+        raise session_over() from None
+    return _describe(session)
 
 
 @router.delete("/sessions/{session_id}", status_code=204)
 async def end(request: Request, session_id: str) -> Response:
-    """Give the place back; nothing happens if it has been given back already.
+    """End the session. Idempotent.
 
-    202 while the engine has not let go of it: the session is over, and the place is free when its step has ended.
+    202 if the engine has not detached it yet: the session has ended, but its slot is occupied until the engine's
+    current step is done.
     """
     runtime = runtime_of(request)
     session = runtime.find_session(session_id, bearer(request))
     if session is not None:
-        session.begin_end()
-        await session.ended(runtime.config.shutdown_timeout_s)
-        if not session.over.is_set():
+        session.end()
+        await session.wait_ended(runtime.config.shutdown_timeout_s)
+        if not session.ended.is_set():
             return Response(status_code=202, headers={"Retry-After": "5"})
     return Response(status_code=204)
 
 
 @router.post("/sessions/{session_id}/reset", openapi_extra=json_body(ContextBody))
 async def reset(request: Request, session: Owned) -> dict[str, Any]:
-    """Begin anew, with the fields of ``context`` changed; no frame of before follows the answer.
+    """Start a new epoch with the fields of ``context`` changed; no older frame follows the response.
 
-    422 when these fields do not do, and nothing has changed then; 410 when the model failed and the session is over.
+    422 if the fields are invalid, in which case nothing has changed; 410 if the model failed, which ends the session.
     """
     runtime = runtime_of(request)
     body = await read_model(request, ContextBody, runtime.config.max_body_bytes)
     try:
         await session.reset(body.context)
-    except Refused as refused:
-        raise runtime.sessions.refusal(str(refused)) from refused
+    except RequestRefused as refused:
+        raise refusal(str(refused)) from refused
     except SessionOver as ended:
-        raise over(ended.reason) from None
+        raise session_over(ended.reason) from None
     return {"epoch": session.epoch}
 
 
 def links_of(session: DemoSession) -> dict[str, str]:
-    """Where the session is."""
-    at = f"/api/sessions/{session.id}"
-    whip = {} if session.publishers is None else {"whip": f"{at}/whip"}
-    recording = {} if session.recordings is None else {"recording": f"{at}/recording"}
+    """The addresses of the session's routes."""
+    base = f"/api/sessions/{session.id}"
+    whip = {} if session.publishers is None else {"whip": f"{base}/whip"}
+    recording = {} if session.media.recordings is None else {"recording": f"{base}/recording"}
     return {
-        "self": at,
-        "reset": f"{at}/reset",
-        "actions": f"{at}/actions",
-        "whep": f"{at}/whep",
-        "video": f"{at}/video",
+        "self": base,
+        "reset": f"{base}/reset",
+        "actions": f"{base}/actions",
+        "whep": f"{base}/whep",
+        "video": f"{base}/video",
         **whip,
         **recording,
-        "mjpeg": f"{at}/stream.mjpeg",
-        "frame": f"{at}/frame.jpg",
-        "controls": f"{at}/controls",
-        "trace": f"{at}/trace",
+        "mjpeg": f"{base}/stream.mjpeg",
+        "frame": f"{base}/frame.jpg",
+        "controls": f"{base}/controls",
+        "trace": f"{base}/trace",
     }
 
 
-def _described(session: DemoSession) -> dict[str, Any]:
+def _describe(session: DemoSession) -> dict[str, Any]:
     return {
         "session_id": session.id,
         "epoch": session.epoch,
-        "active": not session.activity.is_held(PauseReason.PLAYER),
-        "stepped": session.activity.active,
-        "viewers": session.watching,
-        "idle_s": round(session.idle_s, 3),
+        "state": session.run_state.name,
+        "active": not session.run_state.is_paused_by(PauseReason.CLIENT),
+        "stepped": session.run_state.is_stepped,
+        "viewers": session.media.watching,
+        "idle_s": round(session.idle.idle_s, 3),
     }

@@ -1,55 +1,57 @@
-"""Where the time of a session's frames went, frame by frame."""
+"""Traces: the time of each frame, by stage."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from ...core.clock import MONOTONIC, NS_PER_S
+from ...core.monitor import StageSpan
 from ...infra.telemetry.perfetto import chrome_traces
 from ...infra.telemetry.timing import FrameRecord
 from ..runtime import runtime_of
 from ..security import check_access
+from ..sessions.session import DemoSession
 from .sessions import Owned
 
 router = APIRouter(tags=["sessions"])
 
 MAX_S = 60.0
 
-
 Seconds = Annotated[float, Query(gt=0, le=MAX_S)]
 
 
 @router.get("/sessions/{session_id}/trace", response_class=Response)
 async def trace(session: Owned, seconds: Seconds = 10.0) -> Response:
-    """The last seconds as a Chrome trace (JSON) for ui.perfetto.dev: what the session's viewers were sent, and when."""
-    return await _answer({f"session {session.id}": session.joiner.records(_since_ns(seconds))}, session.id)
+    """The last seconds as a Chrome trace (JSON) for ui.perfetto.dev: frames sent to viewers, and the model's stages."""
+    return await _respond([session], _since_ns(seconds), session.id)
 
 
 @router.get("/trace", response_class=Response)
 async def trace_of_all(request: Request, seconds: Seconds = 10.0) -> Response:
-    """As the trace of a session, of all that live now; for who may see the server's metrics."""
+    """The traces of all active sessions; requires the server's token."""
     runtime = runtime_of(request)
     check_access(request, runtime.config.token)
-    since_ns = _since_ns(seconds)
-    records = {f"session {session.id}": session.joiner.records(since_ns) for session in runtime.sessions.all()}
-    return await _answer(records, "all")
+    return await _respond(runtime.sessions.all(), _since_ns(seconds), "all")
 
 
 def _since_ns(seconds: float) -> int:
     return MONOTONIC.now_ns() - round(seconds * NS_PER_S)
 
 
-async def _answer(records: dict[str, list[FrameRecord]], name: str) -> Response:
+async def _respond(sessions: Sequence[DemoSession], since_ns: int, name: str) -> Response:
+    records = {f"session {session.id}": session.media.latency.records(since_ns) for session in sessions}
+    spans = {f"session {session.id}": session.stage_spans(since_ns) for session in sessions}
     headers = {"Content-Disposition": f'attachment; filename="trace-{name}.json"', "Cache-Control": "no-store"}
-    text = await asyncio.to_thread(_draw, records)
+    text = await asyncio.to_thread(_format, records, spans)
     return Response(text, headers=headers, media_type="application/json")
 
 
-def _draw(records: dict[str, list[FrameRecord]]) -> str:
-    """Takes too long for the event loop."""
-    return json.dumps(chrome_traces(records), separators=(",", ":"))
+def _format(records: dict[str, list[FrameRecord]], spans: dict[str, Sequence[StageSpan]]) -> str:
+    """Runs on a thread: it takes too long for the event loop."""
+    return json.dumps(chrome_traces(records, spans), separators=(",", ":"))

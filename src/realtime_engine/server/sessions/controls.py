@@ -1,4 +1,4 @@
-"""From what a client says to what the engine is told: at once, so that the next step sees the newest state."""
+"""The controls of one session: from a client's messages to the engine's actions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import BaseModel
@@ -24,23 +24,44 @@ from ...infra.demo import Demo
 from ...infra.video_input import VideoBuffer
 from ..problems import Problem, pointer
 
-_log = LogLimiter(logging.getLogger(__name__), MONOTONIC)
+logger = logging.getLogger(__name__)
+
+_log = LogLimiter(logger, MONOTONIC)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControlHooks:
+    """Where the controls of a session lead.
+
+    Attributes:
+        put: puts an action into the engine's inbox.
+        broadcast: sends a message to all clients of the session.
+        on_activity: called for each control message, valid or not.
+        on_presented: handles a report of presented frames, which is no control, and returns the replies.
+    """
+
+    put: Callable[[InboxMsg], None]
+    broadcast: Callable[[Mapping[str, Any]], None]
+    on_activity: Callable[[], None]
+    on_presented: Callable[[PresentedMessage], list[dict[str, Any]]]
 
 
 class SessionControls:
-    """One session's controls. Belongs to one event loop.
+    """Turns the control messages of one session into actions. Belongs to one event loop.
 
-    The engine's inbox keeps only the newest state until the next step, which is all that late latching takes: each
-    message becomes an Action when it arrives.
+    Each message becomes an action on arrival. The engine's inbox keeps the newest state until the next step, so that
+    a step uses the latest input.
 
     Args:
-        put: takes a message for the engine.
-        tell: takes a message for all clients of the session.
-        on_heard: told of each message that shows that somebody is there.
-        on_presented: takes in what a page tells of frames, which is no control; returns the replies.
-        video: what a client sends; ``None`` if the demo takes none. Whoever changes it calls :meth:`act`, as a message
-            would.
-        log: where it is written down what was told.
+        demo: defines the conditioning.
+        session_id: the session.
+        state: the control state, which holds the fields that the session starts with.
+        hooks: where the controls lead.
+        video: the client's video; ``None`` if the demo takes none. :meth:`send_action` follows each of its changes.
+        log: records the messages.
+
+    Attributes:
+        state: the control state.
     """
 
     def __init__(
@@ -48,147 +69,166 @@ class SessionControls:
         demo: Demo,
         session_id: str,
         state: ControlState,
+        hooks: ControlHooks,
         *,
-        put: Callable[[InboxMsg], None],
-        tell: Callable[[Mapping[str, Any]], None],
-        on_heard: Callable[[], None],
-        on_presented: Callable[[PresentedMessage], list[dict[str, Any]]],
         video: VideoBuffer | None = None,
         log: SessionLog = UNRECORDED,
     ) -> None:
         self.state = state
         self.state.on_release = lambda: log.record("release")
-        self._log = log
         self._demo = demo
         self._session_id = session_id
-        self._put = put
-        self._tell = tell
-        self._on_heard = on_heard
-        self._on_presented = on_presented
+        self._hooks = hooks
         self._video = video
-        self._complaint: dict[str, Any] | None = None
-        self._anew: tuple[Mapping[str, Any], StagedFields] | None = None
+        self._log = log
+        self._last_error: dict[str, Any] | None = None
+        self._staged_reset: tuple[Mapping[str, Any], StagedFields] | None = None
         self._expiry: asyncio.TimerHandle | None = None
         self._closed = False
 
     def receive(self, message: str | Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Take a client's message in, let the engine know, and return the replies. Never raises."""
+        """Handle a client's message and return the replies. Never raises."""
         try:
             parsed = parse_message(message)
         except MessageRefused as refusal:
-            self._on_heard()
+            self._hooks.on_activity()
             return refusal.replies()
-        return self._on_presented(parsed) if isinstance(parsed, PresentedMessage) else self._obey(parsed)
+        return self._hooks.on_presented(parsed) if isinstance(parsed, PresentedMessage) else self._apply(parsed)
 
     def receive_text(self, text: str) -> list[str]:
-        """As :meth:`receive`, text to texts."""
+        """As :meth:`receive`, with the replies as text."""
         return [json.dumps(reply) for reply in self.receive(text)]
 
-    def act(self) -> None:
-        """Tell the engine what is held now, and what has happened since the last time."""
+    def send_action(self) -> None:
+        """Send the engine the current state, and the edges since the last action."""
         if self._closed:
             return
-        window = self.state.window(self._anew[1] if self._anew is not None else None)
+        window = self.state.window(self._staged_reset[1] if self._staged_reset is not None else None)
         if self._video is not None:
             window = replace(window, video=self._video.window)
         try:
             conditioning = self._demo.to_conditioning(window)
             edges = self.state.take_edges()
             self._log.on_action()
-            self._put(Action(self._session_id, conditioning, edges, window.action_id))
+            self._hooks.put(Action(self._session_id, conditioning, edges, window.action_id))
         except Exception as error:  # the demo's own code may raise anything
             _log.error("to_conditioning failed", error, self._session_id)
-            detail = f"the demo could not use this input: {describe(error)}"
-            complaint = error_message("bad_message", detail, seq=window.action_id)
-            if complaint != self._complaint:  # a camera would repeat it with each frame
-                self._tell(complaint)
-            self._complaint = complaint
+            self._broadcast_error(f"the demo could not use this input: {describe(error)}", window.action_id)
 
-    def begin_anew(self, values: Mapping[str, Any], staged: StagedFields) -> None:
-        """The engine is to begin anew with these fields, which are not in force before :meth:`has_begun`."""
-        self._anew = values, staged
+    def record_attach(self) -> None:
+        """Record the fields that the session starts with."""
+        self._log.on_attach(self.state.given_fields, self.state.drawn_fields)
+
+    def send_initial_action(self) -> None:
+        """Send the first action of an epoch, which starts without conditioning."""
         self._log.record("act")
-        self.act()  # a new epoch begins without conditioning
+        self.send_action()
 
-    def has_begun(self, accepted: bool) -> None:
-        """The engine has begun anew, or it has refused to: then the fields are what they were."""
-        if self._anew is None:
+    def stage_reset(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Check the fields of a reset and return the engine's context for it.
+
+        Actions use these fields from now on; they are kept or discarded by :meth:`finish_reset`.
+
+        Raises:
+            Problem: the fields are invalid (422), or the demo's context function failed (500). Nothing has changed.
+        """
+        staged = stage_fields(self.state, values)
+        context = make_context(self._demo, self.state.window(staged).fields)
+        self._log.record("reset", fields=dict(values))
+        self._staged_reset = values, staged
+        return context
+
+    def finish_reset(self, *, accepted: bool) -> None:
+        """The engine has accepted the staged reset, or refused it, which leaves the fields unchanged."""
+        if self._staged_reset is None:
             return
-        (values, _), self._anew = self._anew, None
+        (values, _), self._staged_reset = self._staged_reset, None
         self._log.on_reset_reply(accepted)
-        for reply in self.state.update_fields(values) if accepted else ():  # a message since may rule them out
-            self._tell(reply)
-        self.act()
+        for reply in self.state.update_fields(values) if accepted else ():  # a later message may contradict them
+            self._hooks.broadcast(reply)
+        self.send_action()
 
     def release_all(self) -> None:
-        """Nobody is connected any more: let go of what is held."""
+        """Release all keys, buttons and sticks."""
         if self.state.next_expiry_ns is not None:
             self.state.release_all()
-            self.act()
+            self.send_action()
 
     def close(self) -> None:
-        """Tell the engine nothing more."""
+        """Send no more actions."""
         self._closed = True
         if self._expiry is not None:
             self._expiry.cancel()
 
-    def _obey(self, message: Control) -> list[dict[str, Any]]:
-        self._on_heard()
+    def _apply(self, message: Control) -> list[dict[str, Any]]:
+        self._hooks.on_activity()
         try:
             replies = self.state.apply(message)
         except MessageRefused as refusal:
             replies = refusal.replies()
         if not replies:  # neither refused nor a ping
             self._log.on_message(message)
-            self.act()
-        self._arm()
+            self.send_action()
+        self._schedule_expiry()
         return replies
 
-    def _arm(self) -> None:
+    def _broadcast_error(self, detail: str, action_id: int | None) -> None:
+        """Broadcast an error, unless it repeats the last one: a camera would repeat it with each frame."""
+        error = error_message("bad_message", detail, seq=action_id)
+        if error != self._last_error:
+            self._hooks.broadcast(error)
+        self._last_error = error
+
+    def _schedule_expiry(self) -> None:
         expiry_ns = self.state.next_expiry_ns
         if expiry_ns is None or self._expiry is not None or self._closed:
             return
-        seconds = max(expiry_ns - MONOTONIC.now_ns(), 0) / NS_PER_S
-        self._expiry = asyncio.get_running_loop().call_later(seconds, self._expire)
+        delay_s = max(expiry_ns - MONOTONIC.now_ns(), 0) / NS_PER_S
+        self._expiry = asyncio.get_running_loop().call_later(delay_s, self._expire)
 
     def _expire(self) -> None:
         self._expiry = None
         expiry_ns = self.state.next_expiry_ns
         if expiry_ns is not None and MONOTONIC.now_ns() >= expiry_ns:
-            self.act()  # which finds that everything was let go of
-        self._arm()
-
-
-logger = logging.getLogger(__name__)
+            self.send_action()  # the state releases what has expired
+        self._schedule_expiry()
 
 
 def stage_fields(state: ControlState, values: Mapping[str, Any]) -> StagedFields:
-    """Check typed fields; nothing changes. Errors: :class:`Problem` (422) that names each field."""
+    """Check typed fields without applying them.
+
+    Raises:
+        Problem: fields are invalid (422); names each of them.
+    """
     try:
         return state.stage_fields(values)
     except MessageRefused as refusal:
         refusals = [reply["error"] for reply in refusal.replies()]
-    raise _invalid([(_pointer(refused["field"]), refused["detail"]) for refused in refusals])
+    raise _invalid_context([(_context_pointer(refused["field"]), refused["detail"]) for refused in refusals])
 
 
-def context_of(demo: Demo, fields: BaseModel | None) -> Mapping[str, Any]:
-    """The engine's context for these fields. Errors: :class:`Problem` (422, 500)."""
+def make_context(demo: Demo, fields: BaseModel | None) -> Mapping[str, Any]:
+    """The engine's context for these fields.
+
+    Raises:
+        Problem: a field is missing or refused by the demo (422), or the demo's context function failed (500).
+    """
     missing = demo.missing_context(fields)
     if missing:
-        raise _invalid([(pointer("context", name), "is required") for name in missing])
+        raise _invalid_context([(pointer("context", name), "is required") for name in missing])
     try:
         return demo.attach_context(fields)
     except ValueError as error:
-        raise _invalid([(pointer("context"), str(error))]) from error
+        raise _invalid_context([(pointer("context"), str(error))]) from error
     except Exception as error:  # the demo's own code may raise anything
         logger.exception("the context function of demo %r failed", demo.name)
         raise Problem("engine-failed", describe(error)) from error
 
 
-def _pointer(field: str | None) -> str:
+def _context_pointer(field: str | None) -> str:
     return pointer("context", *(field.split(".") if field else ()))
 
 
-def _invalid(errors: list[tuple[str, str]]) -> Problem:
+def _invalid_context(errors: list[tuple[str, str]]) -> Problem:
     detail = "; ".join(f"{place.rpartition('/')[2]}: {text}" for place, text in errors)
     return Problem("invalid-context", detail, errors=errors)

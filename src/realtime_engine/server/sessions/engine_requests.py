@@ -1,4 +1,4 @@
-"""What one session asks of the engine, and the wait for an answer."""
+"""A session's requests to the engine and their pending replies."""
 
 from __future__ import annotations
 
@@ -11,74 +11,90 @@ from ...core.messages import Attach, InboxMsg, Reset
 from ..problems import stalled
 
 
-class Refused(RealtimeEngineError):
-    """The engine would not do it; the text is its reason."""
+class RequestRefused(RealtimeEngineError):
+    """The engine refused a request; the text is its reason."""
 
 
 class SessionOver(RealtimeEngineError):
-    """The session ended meanwhile; ``reason`` says why if that is known."""
+    """The session ended while a request was pending.
+
+    Attributes:
+        reason: why it ended; empty if unknown.
+    """
 
     def __init__(self, reason: str = "") -> None:
-        super().__init__(f"the session is over{': ' if reason else ''}{reason}")
+        super().__init__(f"the session has ended{': ' if reason else ''}{reason}")
         self.reason = reason
 
 
 class EngineRequests:
-    """Belongs to one event loop.
+    """Sends requests and resolves their replies. Belongs to one event loop.
 
     Args:
-        put: takes a message for the engine.
-        patience_s: seconds that an answer is waited for.
+        put: puts a message into the engine's inbox.
+        timeout_s: how long to wait for a reply, in seconds.
 
     Attributes:
-        attached, reset: answers to the newest message of that kind; ``None`` before it.
-        asked_ns: when the engine was last asked for something, on the monotonic clock.
+        attached: the reply to the newest :class:`Attach`; ``None`` before it is sent.
+        reset: the reply to the newest :class:`Reset`; ``None`` before it is sent.
+        sent_ns: when the newest request was sent, in monotonic nanoseconds.
     """
 
-    def __init__(self, put: Callable[[InboxMsg], None], patience_s: float) -> None:
+    def __init__(self, put: Callable[[InboxMsg], None], timeout_s: float) -> None:
         self.attached: asyncio.Future[None] | None = None
         self.reset: asyncio.Future[None] | None = None
-        self.asked_ns = MONOTONIC.now_ns()
+        self.sent_ns = MONOTONIC.now_ns()
         self._put = put
-        self._patience_s = patience_s
+        self._timeout_s = timeout_s
 
     @property
-    def is_waiting(self) -> bool:
-        """Whether a place or a reset is not answered yet."""
-        return any(answer is not None and not answer.done() for answer in (self.attached, self.reset))
+    def is_pending(self) -> bool:
+        """Whether an attach or a reset has no reply yet."""
+        return any(reply is not None and not reply.done() for reply in (self.attached, self.reset))
 
-    def ask(self, message: InboxMsg) -> None:
+    def send(self, message: InboxMsg) -> None:
+        """Send a request; an attach or a reset gets a pending reply."""
         if isinstance(message, Attach):
             self.attached = asyncio.get_running_loop().create_future()
         elif isinstance(message, Reset):
             self.reset = asyncio.get_running_loop().create_future()
-        self.asked_ns = MONOTONIC.now_ns()
+        self.sent_ns = MONOTONIC.now_ns()
         self._put(message)
 
-    async def answer(self, answer: asyncio.Future[None] | None) -> None:
-        """Return when it is there. Errors: what the answer is; :class:`Problem` (503) without one."""
-        if answer is not None:
-            await self.settled(answer)
-            answer.result()
+    async def result(self, reply: asyncio.Future[None] | None) -> None:
+        """Wait for a reply and raise the error in it.
 
-    async def settled(self, answer: asyncio.Future[None] | None) -> None:
-        """As :meth:`answer`, whatever it is; the engine goes on with it however long this waits."""
-        if answer is not None and not (await asyncio.wait({answer}, timeout=self._patience_s))[0]:
+        Raises:
+            RequestRefused: the engine refused the request.
+            SessionOver: the session ended.
+            Problem: no reply came in time (503).
+        """
+        if reply is not None:
+            await self.wait_done(reply)
+            reply.result()
+
+    async def wait_done(self, reply: asyncio.Future[None] | None) -> None:
+        """Wait for a reply, whatever it is. A timeout does not withdraw the request.
+
+        Raises:
+            Problem: no reply came in time (503).
+        """
+        if reply is not None and not (await asyncio.wait({reply}, timeout=self._timeout_s))[0]:
             raise stalled()
 
-    def give_up(self) -> None:
-        """No answer will come any more."""
-        for answer in (self.attached, self.reset):
-            resolve(answer, SessionOver())
+    def cancel_all(self) -> None:
+        """Resolve all pending replies with :class:`SessionOver`."""
+        for reply in (self.attached, self.reset):
+            resolve(reply, SessionOver())
 
 
-def resolve(future: asyncio.Future[None] | None, error: Exception | None) -> bool:
-    """Let whoever waits go on; false when nobody does."""
-    if future is None or future.done():
+def resolve(reply: asyncio.Future[None] | None, error: Exception | None) -> bool:
+    """Resolve a pending reply, with ``error`` if there is one; false if none is pending."""
+    if reply is None or reply.done():
         return False
     if error is None:
-        future.set_result(None)
+        reply.set_result(None)
     else:
-        future.set_exception(error)
-        future.exception()  # nobody may be waiting any more
+        reply.set_exception(error)
+        reply.exception()  # marks it as retrieved: the caller may have timed out
     return True

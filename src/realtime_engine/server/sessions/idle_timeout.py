@@ -1,58 +1,142 @@
-"""Whether anybody attends to a session: policy over moments, without timers."""
+"""Idle tracking: a session without viewers is paused, and one without viewers and controls is ended."""
 
 from __future__ import annotations
 
-from ...core.clock import NS_PER_S
+import asyncio
+from collections.abc import Callable
+
+from ...core.clock import MONOTONIC, NS_PER_S, Clock
 
 
 class IdleTracker:
-    """Remembers when a session was last watched and steered.
+    """When a session was last watched or controlled. Pure logic, no timers.
 
     Args:
-        now_ns: when it began, in monotonic nanoseconds.
-        grace_s: seconds for which frames are still wanted after the last viewer has gone.
-        timeout_s: seconds without viewers and controls after which nobody is there any more.
+        now_ns: the start of the session, in monotonic nanoseconds.
+        grace_s: how long frames are still wanted after the last viewer has left, in seconds.
+        timeout_s: how long a session without viewers and controls is kept, in seconds.
+
+    Attributes:
+        last_activity_ns: when a client last sent a control message, in monotonic nanoseconds.
     """
 
     def __init__(self, now_ns: int, *, grace_s: float, timeout_s: float) -> None:
+        self.last_activity_ns = now_ns
         self._grace_ns = round(grace_s * NS_PER_S)
         self._timeout_ns = round(timeout_s * NS_PER_S)
         self._watched = False
-        self._seen_ns = now_ns
-        self._heard_ns = now_ns
+        self._last_view_ns = now_ns
 
-    def watch(self, watched: bool, now_ns: int) -> None:
-        """The first viewer has come, or the last one has gone."""
+    def on_watched(self, watched: bool, now_ns: int) -> None:
+        """The first viewer has joined, or the last one has left."""
         self._watched = watched
-        self._seen_ns = now_ns
+        self._last_view_ns = now_ns
 
-    def glance(self, now_ns: int) -> None:
-        """Somebody looked once."""
-        self._seen_ns = now_ns
+    def on_snapshot(self, now_ns: int) -> None:
+        """A client requested a single picture."""
+        self._last_view_ns = now_ns
 
-    def hear(self, now_ns: int) -> None:
-        """Somebody steered, or said that they are there."""
-        self._heard_ns = now_ns
-
-    @property
-    def heard_ns(self) -> int:
-        """When somebody last steered, or said that they are there."""
-        return self._heard_ns
+    def on_activity(self, now_ns: int) -> None:
+        """A client sent a control message."""
+        self.last_activity_ns = now_ns
 
     def wants_frames(self, now_ns: int) -> bool:
-        return self._watched or now_ns - self._seen_ns < self._grace_ns
+        """Whether the session has viewers, or had one within the grace period."""
+        return self._watched or now_ns - self._last_view_ns < self._grace_ns
 
     def idle_ns(self, now_ns: int) -> int:
-        """How long nobody has been there."""
-        return 0 if self._watched else now_ns - max(self._seen_ns, self._heard_ns)
+        """Nanoseconds since the session was last watched or controlled; 0 while it is watched."""
+        return 0 if self._watched else now_ns - max(self._last_view_ns, self.last_activity_ns)
 
-    def is_abandoned(self, now_ns: int) -> bool:
+    def is_timed_out(self, now_ns: int) -> bool:
+        """Whether the session has been idle for the timeout."""
         return self.idle_ns(now_ns) >= self._timeout_ns
 
     def next_change_ns(self, now_ns: int) -> int | None:
-        """When an answer may change by itself; ``None`` while somebody watches."""
+        """When an answer may change without an event; ``None`` while the session is watched."""
         if self._watched:
             return None
-        grace_ends_ns = self._seen_ns + self._grace_ns
-        abandoned_ns = max(self._seen_ns, self._heard_ns) + self._timeout_ns
-        return grace_ends_ns if now_ns < grace_ends_ns < abandoned_ns else abandoned_ns
+        grace_end_ns = self._last_view_ns + self._grace_ns
+        timeout_end_ns = max(self._last_view_ns, self.last_activity_ns) + self._timeout_ns
+        return grace_end_ns if now_ns < grace_end_ns < timeout_end_ns else timeout_end_ns
+
+
+class IdleTimer:
+    """Runs an :class:`IdleTracker` on the event loop, from :meth:`start` to :meth:`close`.
+
+    Args:
+        grace_s: as of the tracker.
+        timeout_s: as of the tracker.
+        on_wanted: called with whether frames are wanted, whenever that may have changed.
+        on_timeout: called once the session has been idle for the timeout.
+        clock: the current time.
+    """
+
+    def __init__(
+        self,
+        *,
+        grace_s: float,
+        timeout_s: float,
+        on_wanted: Callable[[bool], None],
+        on_timeout: Callable[[], None],
+        clock: Clock = MONOTONIC,
+    ) -> None:
+        self._clock = clock
+        self._tracker = IdleTracker(clock.now_ns(), grace_s=grace_s, timeout_s=timeout_s)
+        self._on_wanted = on_wanted
+        self._on_timeout = on_timeout
+        self._running = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def idle_s(self) -> float:
+        """Seconds since the session was last watched or controlled; 0 while it is watched."""
+        return self._tracker.idle_ns(self._clock.now_ns()) / NS_PER_S
+
+    @property
+    def last_activity_ns(self) -> int:
+        """When a client last sent a control message, in monotonic nanoseconds."""
+        return self._tracker.last_activity_ns
+
+    def start(self) -> None:
+        """Apply the tracker from now on."""
+        self._running = True
+        self._review()
+
+    def on_watched(self, watched: bool) -> None:
+        """The first viewer has joined, or the last one has left."""
+        self._tracker.on_watched(watched, self._clock.now_ns())
+        self._review()
+
+    def on_snapshot(self) -> None:
+        """A client requested a single picture."""
+        self._tracker.on_snapshot(self._clock.now_ns())
+        self._review()
+
+    def on_activity(self) -> None:
+        """A client sent a control message, or a frame of its video."""
+        self._tracker.on_activity(self._clock.now_ns())
+
+    def close(self) -> None:
+        """Call nothing any more."""
+        self._running = False
+        self._cancel()
+
+    def _review(self) -> None:
+        self._cancel()
+        if not self._running:
+            return
+        now_ns = self._clock.now_ns()
+        if self._tracker.is_timed_out(now_ns):
+            self.close()
+            self._on_timeout()
+            return
+        self._on_wanted(self._tracker.wants_frames(now_ns))
+        change_ns = self._tracker.next_change_ns(now_ns)
+        if change_ns is not None:
+            self._timer = asyncio.get_running_loop().call_later((change_ns - now_ns) / NS_PER_S, self._review)
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

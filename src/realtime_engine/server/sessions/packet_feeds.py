@@ -1,11 +1,12 @@
-"""The viewers of one session who are sent packets by WebSocket."""
+"""The WebCodecs viewers of one session, and the reports of presented frames."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ...core.monitor import PipelineSnapshot
 from ...infra.controls import timing_message
 from ...infra.controls.schema import PresentedMessage, ShownFrame
 from ...infra.encoding import Codec
@@ -13,44 +14,48 @@ from ...infra.publisher import FramePublisher
 from ...infra.telemetry.frame_latency import FrameLatencyTracker, PageClock, PresentedFrame
 from ...infra.webcodecs import PacketFeed
 from ...infra.webrtc import EncodedFrame, SharedVideo
+from .stage_statistics import stage_statistics
 
 TRANSPORT = "webcodecs"
 
 
 class PacketFeeds:
-    """Opens feeds of the session's H.264, and counts them.
+    """Opens feeds of a session's H.264 packets, and counts them.
 
     Args:
-        video: what they watch.
-        frames: where it comes from.
-        joiner: told of what the viewers that have a name are sent.
-        budget_ms: milliseconds for which a frame may wait for a slow viewer.
+        video: the session's video.
+        frames: the session's frames, whose epoch the feeds follow.
+        latency: informed of each frame sent to a viewer that has a name.
+        budget_ms: how long a frame may wait for a slow viewer, in milliseconds.
+
+    Attributes:
+        connected: feeds that are open.
     """
 
     def __init__(
-        self, video: SharedVideo, frames: FramePublisher, joiner: FrameLatencyTracker, budget_ms: float
+        self, video: SharedVideo, frames: FramePublisher, latency: FrameLatencyTracker, budget_ms: float
     ) -> None:
+        self.connected = 0
         self._video = video
         self._frames = frames
-        self._joiner = joiner
+        self._latency = latency
         self._budget_ms = budget_ms
-        self.connected = 0
 
     @contextmanager
     def open(self, name: str | None = None) -> Iterator[PacketFeed]:
-        """A viewer for as long as this is entered, by the name that it goes by when it tells what it has shown."""
+        """A feed for one viewer, closed on exit. ``name`` is what the viewer calls itself in ``presented``."""
         viewer = self._video.add_viewer(Codec.H264)
 
-        def note_sent(encoded: EncodedFrame, sent_ns: int) -> None:
+        def on_sent(encoded: EncodedFrame, sent_ns: int) -> None:
             paced_ns, encoded_ns = encoded.paced_ns, encoded.encoded_ns
-            self._joiner.sent(name, TRANSPORT, encoded.id, paced_ns=paced_ns, encoded_ns=encoded_ns, sent_ns=sent_ns)
+            self._latency.sent(name, TRANSPORT, encoded.id, paced_ns=paced_ns, encoded_ns=encoded_ns, sent_ns=sent_ns)
 
         feed = PacketFeed(
             viewer,
             epoch=lambda: self._frames.epoch,
             budget_ms=self._budget_ms,
             on_rate=viewer.report_rate,
-            on_sent=None if name is None else note_sent,
+            on_sent=None if name is None else on_sent,
         )
         self.connected += 1
         try:
@@ -59,20 +64,26 @@ class PacketFeeds:
             self.connected -= 1
             feed.close()
             if name is not None:
-                self._joiner.left(name)
+                self._latency.left(name)
 
 
-def acknowledge(joiner: FrameLatencyTracker, message: PresentedMessage) -> list[dict[str, Any]]:
-    """Join what a page tells with what is known of its frames; the reply is how long they take, if it asks."""
+def record_presented(
+    latency: FrameLatencyTracker, pipeline: Callable[[], PipelineSnapshot | None], message: PresentedMessage
+) -> list[dict[str, Any]]:
+    """Record the frames that a client has presented; the reply is the session's timing, if requested.
+
+    ``pipeline`` returns the session's share of the stage graph, if the engine serves one.
+    """
     clock = PageClock(message.clock.offset, message.clock.uncertainty)
-    joiner.presented(message.viewer, map(_told, message.frames), clock)
+    latency.presented(message.viewer, map(_presented_frame, message.frames), clock)
     if not message.timing:
         return []
-    transport = joiner.transport_of(message.viewer)
-    return [timing_message(transport, {} if transport is None else joiner.times.snapshot(transport))]
+    transport = latency.transport_of(message.viewer)
+    frames, stages = {} if transport is None else latency.times.snapshot(transport), pipeline()
+    return [timing_message(transport, frames, () if stages is None else stage_statistics(stages))]
 
 
-def _told(frame: ShownFrame) -> PresentedFrame:
+def _presented_frame(frame: ShownFrame) -> PresentedFrame:
     key = (frame.epoch, frame.seq, frame.index)
     press = () if frame.press is None else (frame.press.seq, frame.press.t)
     return PresentedFrame(key, frame.received, frame.decoded, frame.presented, *press)

@@ -1,4 +1,4 @@
-"""The WebRTC viewers of one session."""
+"""The connections of one session: control connections, WebRTC viewers and WebRTC publishers."""
 
 from __future__ import annotations
 
@@ -26,127 +26,131 @@ from ...infra.webrtc import (
     ViewerPeer,
     close_all,
 )
+from ..counters import Counts
 
 Send = Callable[[str], object]
 
+_MAX_VIEWERS = 8
+
 
 class ControlConnections:
-    """The connections of one session that carry control messages, whatever their transport.
+    """The control connections of one session, over all transports.
 
     Args:
-        on_last_left: called when the last one has gone, so that nothing stays pressed.
+        on_empty: called when the last connection is removed.
     """
 
-    def __init__(self, on_last_left: Callable[[], None]) -> None:
-        self._on_last_left = on_last_left
+    def __init__(self, on_empty: Callable[[], None]) -> None:
+        self._on_empty = on_empty
         self._sends: dict[object, Send] = {}
 
     def __len__(self) -> int:
         return len(self._sends)
 
-    def join(self, key: object, send: Send) -> None:
-        """``send`` takes the text of a message, does not block and does not raise."""
+    def add(self, key: object, send: Send) -> None:
+        """Add a connection. ``send`` sends a text message; it must neither block nor raise."""
         self._sends[key] = send
 
-    def leave(self, key: object) -> None:
-        """Nothing happens for one who has left already."""
+    def remove(self, key: object) -> None:
+        """Remove a connection. Idempotent."""
         if self._sends.pop(key, None) is not None and not self._sends:
-            self._on_last_left()
+            self._on_empty()
 
-    def tell(self, message: Mapping[str, Any]) -> None:
-        """Send a message to all."""
+    def broadcast(self, message: Mapping[str, Any]) -> None:
+        """Send a message to all connections."""
         text = json.dumps(message)
         for send in tuple(self._sends.values()):
             send(text)
 
 
-_MAX_VIEWERS = 8
-
-
 class TooManyViewers(RealtimeEngineError):
-    """The session has as many viewers by WebRTC as it may have."""
+    """The session has as many WebRTC viewers as it may have."""
 
 
 class WebRtcViewers:
-    """Takes viewers in and knows them by an id until they have gone.
+    """The WebRTC viewers of one session, by id.
 
     Args:
-        video: what they watch.
-        clients: each viewer is one of them, as long as it is connected.
-        on_text: takes a control message, returns the replies.
-        joiner: told of what each of them is sent.
+        video: the video that they watch.
+        connections: each viewer is one of the control connections while it is connected.
+        on_text: handles a control message and returns the replies.
+        ice: the ICE settings.
+        latency: informed of each frame sent.
     """
 
     def __init__(
         self,
         video: SharedVideo,
-        clients: ControlConnections,
+        connections: ControlConnections,
         on_text: Callable[[str], list[str]],
         ice: IceConfig,
-        joiner: FrameLatencyTracker,
+        latency: FrameLatencyTracker,
     ) -> None:
         self._video = video
-        self._clients = clients
+        self._connections = connections
         self._on_text = on_text
         self._ice = ice
-        self._joiner = joiner
+        self._latency = latency
         self._peers: dict[str, ViewerPeer] = {}
         self._negotiating = 0
         self._closed = False
 
     @property
     def connected(self) -> int:
-        """Those that are sent video now."""
+        """Viewers that video is sent to now."""
         return sum(peer.is_connected for peer in self._peers.values())
 
     def get(self, viewer_id: str) -> ViewerPeer | None:
+        """The viewer with this id; ``None`` if there is none."""
         return self._peers.get(viewer_id)
 
-    async def accept(self, offer: str) -> tuple[str, ViewerPeer]:
-        """Answer an offer; returns the viewer and its id.
+    async def add(self, offer: str) -> tuple[str, ViewerPeer]:
+        """Answer an SDP offer; returns the new viewer and its id.
 
-        Errors: :class:`TooManyViewers`; those of :meth:`ViewerPeer.from_offer`; ``PeerClosedError`` when the session
-        ended meanwhile.
+        Raises:
+            TooManyViewers: the session has as many viewers as it may have.
+            PeerClosedError: the session ended during the negotiation.
+            WebRtcError: as :meth:`ViewerPeer.from_offer`.
         """
         if len(self._peers) + self._negotiating >= _MAX_VIEWERS:
-            raise TooManyViewers(f"at most {_MAX_VIEWERS} viewers watch one session by WebRTC")
+            raise TooManyViewers(f"a session has at most {_MAX_VIEWERS} WebRTC viewers")
         self._negotiating += 1
         try:
-            return await self._accept(offer)
+            return await self._negotiate(offer)
         finally:
             self._negotiating -= 1
 
-    async def _accept(self, offer: str) -> tuple[str, ViewerPeer]:
+    async def close(self) -> None:
+        """Close all viewers."""
+        self._closed = True
+        await close_all(self._peers.values())
+
+    async def _negotiate(self, offer: str) -> tuple[str, ViewerPeer]:
         viewer_id = secrets.token_urlsafe(9)
-        gone = asyncio.Event()
+        closed = asyncio.Event()
 
         def on_closed(reason: ViewerCloseReason) -> None:
-            gone.set()
-            self._forget(viewer_id)
+            closed.set()
+            self._remove(viewer_id)
 
         peer = await ViewerPeer.from_offer(
             offer,
             source=self._video,
             on_controls=self._on_text,
             on_closed=on_closed,
-            on_sent=functools.partial(self._note_sent, viewer_id),
+            on_sent=functools.partial(self._on_sent, viewer_id),
             options=PeerOptions(ice=self._ice),
         )
-        if self._closed or gone.is_set():
+        if self._closed or closed.is_set():
             await peer.close()
             raise PeerClosedError("the session ended while its viewer was connecting")
         self._peers[viewer_id] = peer
-        self._clients.join(viewer_id, peer.send)
+        self._connections.add(viewer_id, peer.send)
         return viewer_id, peer
 
-    async def close(self) -> None:
-        """Hang up on all of them."""
-        self._closed = True
-        await close_all(self._peers.values())
-
-    def _note_sent(self, viewer_id: str, sent: SentFrame) -> None:
+    def _on_sent(self, viewer_id: str, sent: SentFrame) -> None:
         encoded = sent.encoded
-        self._joiner.sent(
+        self._latency.sent(
             viewer_id,
             "webrtc",
             encoded.id,
@@ -155,25 +159,29 @@ class WebRtcViewers:
             sent_ns=sent.sent_ns,
         )
 
-    def _forget(self, viewer_id: str) -> None:
+    def _remove(self, viewer_id: str) -> None:
         self._peers.pop(viewer_id, None)
-        self._joiner.left(viewer_id)
-        self._clients.leave(viewer_id)
+        self._latency.left(viewer_id)
+        self._connections.remove(viewer_id)
 
 
 class Publishers:
-    """Takes publishers in and knows them by an id until they have gone.
+    """The WebRTC publishers of one session, by id.
 
-    A second one replaces the first: whoever comes back after a loss is let in at once, and has the session's token.
+    A new publisher replaces the current one, so that a client that lost its connection can reconnect at once.
 
     Args:
-        video: where their pictures go.
-        on_frame: called with each picture that has arrived, as a sign of life.
-        pool: threads to convert pictures on.
+        video: takes their pictures.
+        on_frame: called for each picture that arrives.
+        ice: the ICE settings.
+        pool: threads that convert pictures.
+
+    Attributes:
+        video: the pictures that the model can see.
     """
 
     def __init__(self, video: VideoBuffer, on_frame: Callable[[], None], ice: IceConfig, pool: Executor) -> None:
-        self._video = video
+        self.video = video
         self._on_frame = on_frame
         self._ice = ice
         self._pool = pool
@@ -183,54 +191,61 @@ class Publishers:
 
     @property
     def current(self) -> str | None:
-        """The id of whoever sends now."""
+        """The id of the publisher whose video is used; ``None`` without one."""
         return next(reversed(self._peers), None)
 
     def get(self, publisher_id: str) -> PublisherPeer | None:
+        """The publisher with this id; ``None`` if there is none."""
         return self._peers.get(publisher_id)
 
-    async def accept(self, offer: str) -> tuple[str, PublisherPeer]:
-        """Answer an offer and hang up on whoever sent before; returns the publisher and its id.
+    def counts(self) -> Counts:
+        """Totals of the video received."""
+        statistics = self.video.statistics()
+        return Counts(video_received=statistics.received, video_dropped=statistics.dropped)
 
-        Errors: those of :meth:`PublisherPeer.from_offer`, with which everything stays as it was; ``PeerClosedError``
-        when the session ended meanwhile.
+    async def add(self, offer: str) -> tuple[str, PublisherPeer]:
+        """Answer an SDP offer and close the current publisher; returns the new one and its id.
+
+        Raises:
+            PeerClosedError: the session ended during the negotiation.
+            WebRtcError: as :meth:`PublisherPeer.from_offer`; the current publisher stays.
         """
         async with self._negotiating:
-            return await self._accept(offer)
+            return await self._negotiate(offer)
 
-    async def _accept(self, offer: str) -> tuple[str, PublisherPeer]:
+    async def close(self) -> None:
+        """Close the publisher."""
+        self._closed = True
+        await close_all(self._peers.values())
+
+    async def _negotiate(self, offer: str) -> tuple[str, PublisherPeer]:
         publisher_id = secrets.token_urlsafe(9)
         number = 0  # until its pictures count
-        gone = asyncio.Event()
+        closed = asyncio.Event()
 
-        def take(picture: ReceivedPicture) -> None:
+        def on_picture(picture: ReceivedPicture) -> None:
             self._on_frame()
-            self._video.put(number, picture.pixels, media_ns=picture.media_ns, arrived_ns=picture.arrived_ns)
+            self.video.put(number, picture.pixels, media_ns=picture.media_ns, arrived_ns=picture.arrived_ns)
 
-        def closed(reason: PublisherCloseReason) -> None:
-            gone.set()
+        def on_closed(reason: PublisherCloseReason) -> None:
+            closed.set()
             self._peers.pop(publisher_id, None)
-            self._video.end_publisher(number)
+            self.video.end_publisher(number)
 
         peer = await PublisherPeer.from_offer(
             offer,
-            self._video.declared,
-            on_picture=take,
-            on_drop=self._video.drop,
-            on_closed=closed,
+            self.video.declared,
+            on_picture=on_picture,
+            on_drop=self.video.drop,
+            on_closed=on_closed,
             options=PeerOptions(ice=self._ice),
             pool=self._pool,
         )
-        if self._closed or gone.is_set():
+        if self._closed or closed.is_set():
             await peer.close()
             raise PeerClosedError("the session ended while its publisher was connecting")
         replaced = list(self._peers.values())
-        number = self._video.start_publisher()
+        number = self.video.start_publisher()
         self._peers[publisher_id] = peer
         await close_all(replaced)
         return publisher_id, peer
-
-    async def close(self) -> None:
-        """Hang up on whoever sends."""
-        self._closed = True
-        await close_all(self._peers.values())

@@ -1,4 +1,4 @@
-"""Playback credit: a session whose engine runs ahead of its playback is held until playback has caught up."""
+"""Playback credit: pauses a session whose engine runs ahead of playback until playback has caught up."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from ...core.clock import NS_PER_S
 
 
 class PlaybackCredit:
-    """Tells an engine that runs ahead from one whose chunks only come unevenly.
+    """Distinguishes an engine that runs ahead of playback from one whose chunks arrive unevenly.
 
-    Media that arrives fills a bucket, which playback empties at its own rate (the leaky bucket of ITU-T I.371 as a
-    meter). An engine in step with playback leaves two chunks in it at most, when one was late and the next was not. So
-    only what is beyond that, and beyond half the media-age budget, is a surplus, and a session is never held for
-    nothing.
+    Media that arrives fills a bucket, which playback drains at its own rate (the leaky bucket of ITU-T I.371 as a
+    meter). An engine in step with playback leaves at most two chunks in the bucket, when one was late and the next
+    was not. Only what exceeds that, and half of the media-age budget, counts as surplus, so that an engine in step is
+    never paused.
 
     Args:
         fps: frames per second of playback.
@@ -22,27 +22,27 @@ class PlaybackCredit:
         self._frame_ns = NS_PER_S / fps
         self._surplus_ns = budget_ms * 1e6 / 2
         self._level_ns = 0.0
-        self._at_ns = 0
-        self._held = False
+        self._updated_ns = 0
+        self._exhausted = False
 
     @property
-    def held(self) -> bool:
-        """Whether the session should not be stepped now."""
-        return self._held
+    def exhausted(self) -> bool:
+        """Whether the session should be paused now."""
+        return self._exhausted
 
-    def arrived(self, frames: int, now_ns: int, *, wants_more: bool) -> None:
-        """A chunk came; ``wants_more`` is what the pacer says after it."""
+    def on_chunk(self, frames: int, now_ns: int, *, wants_more: bool) -> None:
+        """A chunk of ``frames`` frames arrived; ``wants_more`` is the pacer's answer after it."""
         chunk_ns = frames * self._frame_ns
-        self._level_ns = max(self._level_ns - (now_ns - self._at_ns), 0.0) + chunk_ns
-        self._at_ns = now_ns
+        self._level_ns = max(self._level_ns - (now_ns - self._updated_ns), 0.0) + chunk_ns
+        self._updated_ns = now_ns
         if not wants_more and self._level_ns > chunk_ns + max(chunk_ns, self._surplus_ns):
-            self._held = True
+            self._exhausted = True
 
-    def shown(self, *, wants_more: bool) -> None:
-        """A frame was shown."""
-        self._held = self._held and not wants_more
+    def on_published(self, *, wants_more: bool) -> None:
+        """A frame was published; ``wants_more`` is the pacer's answer after it."""
+        self._exhausted = self._exhausted and not wants_more
 
     def clear(self) -> None:
-        """What waited was thrown away."""
+        """The queued frames were discarded."""
         self._level_ns = 0.0
-        self._held = False
+        self._exhausted = False

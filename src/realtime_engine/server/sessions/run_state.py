@@ -1,4 +1,4 @@
-"""Whether a session is stepped: derived from all the reasons that may hold it."""
+"""Whether the engine steps a session: the reasons for which it is paused, and whether its rollout has ended."""
 
 from __future__ import annotations
 
@@ -6,60 +6,89 @@ import asyncio
 import enum
 from collections.abc import Callable
 
+from ..problems import stalled
+
 
 class PauseReason(enum.Enum):
-    """A reason not to step a session."""
+    """Why a session is paused."""
 
-    PLAYER = "paused by its player"
-    UNWATCHED = "nobody watches"
-    AHEAD = "it runs ahead of its playback"
+    CLIENT = "a client paused it"
+    UNWATCHED = "it has no viewer"
+    AHEAD = "the engine runs ahead of playback"
 
 
 class RunState:
-    """The reasons that hold one session; the engine is told when the sum of them changes.
+    """The pause reasons of one session. The engine is informed when the first one appears or the last one goes.
 
     Args:
-        tell: called with whether the session is to be stepped; each call is answered by :meth:`answered`.
+        send: sends the engine whether to step the session; :meth:`on_reply` follows each call.
+        timeout_s: how long to wait for replies, in seconds.
+
+    Attributes:
+        finished: whether the rollout of this epoch has ended.
     """
 
-    def __init__(self, tell: Callable[[bool], None]) -> None:
-        self._tell = tell
-        self._holds: set[PauseReason] = set()
-        self._unanswered = 0
+    def __init__(self, send: Callable[[bool], None], timeout_s: float) -> None:
+        self.finished = False
+        self._send = send
+        self._timeout_s = timeout_s
+        self._reasons: set[PauseReason] = set()
+        self._pending = 0
         self._settled = asyncio.Event()
         self._settled.set()
 
     @property
     def active(self) -> bool:
-        return not self._holds
+        """Whether there is no reason to pause."""
+        return not self._reasons
+
+    @property
+    def is_stepped(self) -> bool:
+        """Whether the engine should produce chunks."""
+        return self.active and not self.finished
 
     @property
     def is_settled(self) -> bool:
-        """Whether the engine has done all that it was told."""
+        """Whether the engine has replied to everything sent to it."""
         return self._settled.is_set()
 
-    def is_held(self, reason: PauseReason) -> bool:
-        return reason in self._holds
+    @property
+    def name(self) -> str:
+        """``running``, ``paused`` or ``finished``."""
+        if self.finished:
+            return "finished"
+        return "running" if self.active else "paused"
 
-    def hold(self, reason: PauseReason, held: bool) -> None:
-        """PauseReason the session for ``reason``, or no longer."""
+    def is_paused_by(self, reason: PauseReason) -> bool:
+        """Whether this is one of the reasons."""
+        return reason in self._reasons
+
+    def set_paused(self, reason: PauseReason, paused: bool) -> None:
+        """Add a reason, or remove it."""
         before = self.active
-        (self._holds.add if held else self._holds.discard)(reason)
+        (self._reasons.add if paused else self._reasons.discard)(reason)
         if self.active != before:
-            self._unanswered += 1
+            self._pending += 1
             self._settled.clear()
-            self._tell(self.active)
+            self._send(self.active)
 
-    def answered(self) -> None:
-        """The engine has done what it was told."""
-        self._unanswered = max(self._unanswered - 1, 0)
-        if not self._unanswered:
+    def on_reply(self) -> None:
+        """The engine has replied to one message."""
+        self._pending = max(self._pending - 1, 0)
+        if not self._pending:
             self._settled.set()
 
-    async def settled(self) -> None:
-        """Return when the engine has done all that it was told."""
-        await self._settled.wait()
+    async def wait_settled(self) -> None:
+        """Wait until the engine has replied to everything sent to it, or the session has ended.
+
+        Raises:
+            Problem: it does not reply in time (503).
+        """
+        try:
+            await asyncio.wait_for(self._settled.wait(), self._timeout_s)
+        except asyncio.TimeoutError:
+            raise stalled() from None
 
     def close(self) -> None:
-        """No answer will come any more."""
+        """Release those who wait: no reply follows."""
         self._settled.set()

@@ -5,17 +5,17 @@ import threading
 
 import pytest
 
-from realtime_engine.core.streaming.epoch import AppliedAction, ChunkRequest, ControlHistory, PlayerInput
+from realtime_engine.core.streaming.rollout import AppliedAction, ChunkRequest, ControlHistory, SessionInput
 
 ACTIONS = [AppliedAction(number, f"action {number}", 10 * number) for number in range(6)]
 
 
 @pytest.fixture
-def player() -> PlayerInput:
-    return PlayerInput({"seed": 3})
+def player() -> SessionInput:
+    return SessionInput({"seed": 3})
 
 
-def test_a_request_is_sealed_by_the_first_look(player: PlayerInput) -> None:
+def test_a_request_is_sealed_by_the_first_look(player: SessionInput) -> None:
     player.apply({"move": 1}, ["a"], ACTIONS[1])
     request = ChunkRequest("s", 4, player)
     player.apply({"move": 2}, ["b"], ACTIONS[2])
@@ -28,18 +28,18 @@ def test_a_request_is_sealed_by_the_first_look(player: PlayerInput) -> None:
     assert (following.events, following.conditioning) == (("c",), {"move": 3})
 
 
-def test_a_request_that_nobody_looks_at_takes_nothing(player: PlayerInput) -> None:
+def test_a_request_that_nobody_looks_at_takes_nothing(player: SessionInput) -> None:
     player.apply({}, ["a"], ACTIONS[1])
     ChunkRequest("s", 0, player)
     assert ChunkRequest("s", 1, player).events == ("a",)
 
 
-def test_of_too_many_events_the_newest_stay(player: PlayerInput) -> None:
+def test_of_too_many_events_the_newest_stay(player: SessionInput) -> None:
     player.apply({}, list(range(5000)), ACTIONS[1])
     assert ChunkRequest("s", 0, player).events == tuple(range(904, 5000))
 
 
-def test_a_request_travels_sealed(player: PlayerInput) -> None:
+def test_a_request_travels_sealed(player: SessionInput) -> None:
     request = ChunkRequest("s", 0, player)
     player.apply({"move": 1}, ["a"], ACTIONS[1])
     came = pickle.loads(pickle.dumps(request))
@@ -48,7 +48,7 @@ def test_a_request_travels_sealed(player: PlayerInput) -> None:
     assert came.sealed == request.sealed
 
 
-def test_every_event_is_taken_once_by_threads_that_look_at_the_same_time(player: PlayerInput) -> None:
+def test_every_event_is_taken_once_by_threads_that_look_at_the_same_time(player: SessionInput) -> None:
     requests = [ChunkRequest("s", number, player) for number in range(200)]
     taken: list[tuple[int, ...]] = []
     start = threading.Barrier(3)

@@ -1,13 +1,13 @@
-"""One epoch of a served session inside its pipeline."""
+"""A rollout of a served session in its pipeline: what it is asked for, and what comes out."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from ..clock import MONOTONIC, Clock
 from ..errors import reraise_interrupt
 from ..messages import Stamps
 from ..values import same_value
@@ -17,25 +17,16 @@ if TYPE_CHECKING:
     from .orchestrator import StreamingPipelineOrchestrator
     from .types import StreamingOutput
 
-__all__ = [
-    "AppliedAction",
-    "ChunkRequest",
-    "Controls",
-    "FinishedChunk",
-    "Inputs",
-    "SessionEpoch",
-    "Ports",
-    "T",
-    "mapped",
-]
-
+__all__ = ["AppliedAction", "ChunkRequest", "Controls", "FinishedChunk", "Inputs", "Ports", "Rollout", "SessionInput"]
 
 _MAX_EVENTS = 4096
 _MAX_VERSIONS = 4096
 
+T = TypeVar("T")
+
 
 class AppliedAction(NamedTuple):
-    """An action by its number in this epoch, from 1; 0 is none."""
+    """An action by its number in its epoch, from 1; 0 is none."""
 
     number: int = 0
     action_id: Any = None
@@ -45,33 +36,8 @@ class AppliedAction(NamedTuple):
 NO_ACTION = AppliedAction()
 
 
-class PlayerInput:
-    """The newest conditioning of a session and its edges: written by the engine, taken by stages on their threads."""
-
-    def __init__(self, context: Mapping[str, Any]) -> None:
-        self.context = context
-        self._lock = threading.Lock()
-        self._conditioning: Mapping[str, Any] = {}
-        self._events: deque[Any] = deque(maxlen=_MAX_EVENTS)
-        self._applied = NO_ACTION
-
-    def apply(self, conditioning: Mapping[str, Any], events: Collection[Any], applied: AppliedAction) -> None:
-        """Newest state wins; edges queue up, the newest 4096."""
-        with self._lock:
-            self._conditioning = conditioning
-            self._events.extend(events)
-            self._applied = applied
-
-    def take(self) -> Sealed:
-        """What holds now, and the edges since the last call."""
-        with self._lock:
-            events = tuple(self._events)
-            self._events.clear()
-            return Sealed(dict(self._conditioning), events, self._applied, time.monotonic_ns())
-
-
-class Sealed(NamedTuple):
-    """What one chunk has taken."""
+class SealedInput(NamedTuple):
+    """The input of one chunk, and when it was read."""
 
     conditioning: dict[str, Any]
     events: tuple[Any, ...]
@@ -79,62 +45,105 @@ class Sealed(NamedTuple):
     at_ns: int
 
 
+class SessionInput:
+    """Context, newest conditioning and pending events of one epoch of a session.
+
+    Written by the engine, read by stages on their threads. It outlives a rollout that fails, so that the next one goes
+    on with the same conditioning.
+
+    Attributes:
+        shown: number of the newest action that a chunk showed.
+    """
+
+    def __init__(self, context: Mapping[str, Any], clock: Clock = MONOTONIC) -> None:
+        self.context = context
+        self.clock = clock
+        self.shown = 0
+        self._lock = threading.Lock()
+        self._conditioning: Mapping[str, Any] = {}
+        self._events: deque[Any] = deque(maxlen=_MAX_EVENTS)
+        self._applied = NO_ACTION
+
+    @property
+    def conditioning(self) -> Mapping[str, Any]:
+        return self._conditioning
+
+    @property
+    def applied(self) -> AppliedAction:
+        """The newest action."""
+        return self._applied
+
+    def apply(self, conditioning: Mapping[str, Any], events: Collection[Any], applied: AppliedAction) -> None:
+        """Replace the conditioning and append the events; of more than 4096 the oldest are dropped."""
+        with self._lock:
+            self._conditioning = conditioning
+            self._events.extend(events)
+            self._applied = applied
+
+    def read(self) -> SealedInput:
+        """The conditioning now, and the events since the last call."""
+        with self._lock:
+            events = tuple(self._events)
+            self._events.clear()
+            return SealedInput(dict(self._conditioning), events, self._applied, self.clock.now_ns())
+
+
 class ChunkRequest:
-    """An input of the pipeline for one sequence: what the session began with, and what its player wants now.
+    """An input of the pipeline for one sequence: the session's context, and its newest conditioning and events.
 
     Conditioning and events are sealed when a stage first reads either of them, so they are as new as they can be, and
     each event is in exactly one request. Pickling seals too.
 
     Attributes:
-        session_id: whose.
-        sequence_id: which chunk of this epoch, from 0.
-        context: what the session began with.
+        session_id: the session.
+        sequence_id: number of the chunk in this rollout, from 0.
+        context: what the session was attached or reset with.
         pushed_ns: when the engine handed it to the pipeline, in monotonic nanoseconds.
     """
 
-    def __init__(self, session_id: str, sequence_id: int, player: PlayerInput) -> None:
+    def __init__(self, session_id: str, sequence_id: int, session_input: SessionInput) -> None:
         self.session_id = session_id
         self.sequence_id = sequence_id
-        self.context = player.context
-        self.pushed_ns = time.monotonic_ns()
-        self._player: PlayerInput | None = player
+        self.context = session_input.context
+        self.pushed_ns = session_input.clock.now_ns()
+        self._input: SessionInput | None = session_input
         self._lock = threading.Lock()
-        self._sealed: Sealed | None = None
+        self._sealed: SealedInput | None = None
 
     @property
     def conditioning(self) -> Mapping[str, Any]:
-        """The newest at the moment of the first look."""
+        """The newest at the moment of the first read."""
         return self._seal().conditioning
 
     @property
     def events(self) -> tuple[Any, ...]:
-        """The edges since the request that was sealed before this one, oldest first."""
+        """The events since the request that was sealed before this one, oldest first."""
         return self._seal().events
 
     @property
-    def sealed(self) -> Sealed | None:
-        """What a stage has taken; ``None`` while no stage has looked."""
+    def sealed(self) -> SealedInput | None:
+        """What was read; ``None`` while no stage has read it."""
         return self._sealed
 
-    def _seal(self) -> Sealed:
+    def _seal(self) -> SealedInput:
         with self._lock:
             if self._sealed is None:
-                assert self._player is not None
-                self._sealed = self._player.take()
+                assert self._input is not None
+                self._sealed = self._input.read()
             return self._sealed
 
     def __getstate__(self) -> dict[str, Any]:
         self._seal()
-        return {**self.__dict__, "_lock": None, "_player": None}
+        return {**self.__dict__, "_lock": None, "_input": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _lock=threading.Lock())
 
 
 class ControlHistory:
-    """Which action the versions of the controls stand for.
+    """The actions that the versions of the controls stand for.
 
-    A control that an action leaves as it is keeps its version, which then stands for that action too.
+    A control that an action leaves unchanged keeps its version, which then stands for that action too.
     """
 
     def __init__(self, names: Collection[str]) -> None:
@@ -154,7 +163,7 @@ class ControlHistory:
     def action_of(self, versions: Mapping[str, int]) -> AppliedAction | None:
         """The newest action that all these versions show; ``None`` without controls. Versions must not go back.
 
-        A version that is older than the 4096 that are remembered shows none that is known.
+        For a version older than the newest 4096, no action is known.
         """
         actions = [self._action(self._versions[name], version) for name, version in versions.items()]
         return min(actions, key=lambda action: action.number, default=None)
@@ -167,93 +176,134 @@ class ControlHistory:
         return action if oldest <= version else NO_ACTION
 
 
-T = TypeVar("T")
 Controls = Callable[[Mapping[str, Any]], Mapping[str, object]]
 Inputs = Callable[[ChunkRequest], Mapping[str, object]]
 
 
 class Ports(NamedTuple):
-    """Where a pipeline is fed and read.
+    """Inputs, controls and outputs of a pipeline, and the author's mappings to them.
 
     Attributes:
+        inputs: artifacts that it takes by sequence.
+        controls: artifacts that it samples.
         outputs: artifacts that leave it.
-        controls: names of its controls.
-        to_controls: conditioning -> control -> value.
         to_inputs: request -> input artifact -> value.
+        to_controls: conditioning -> control -> value.
     """
 
-    outputs: frozenset[str]
+    inputs: frozenset[str]
     controls: frozenset[str]
-    to_controls: Controls
+    outputs: frozenset[str]
     to_inputs: Inputs
+    to_controls: Controls
 
 
 class FinishedChunk(NamedTuple):
-    """What came out for one sequence; ``stamps`` lacks the moment at which it is emitted."""
+    """The outputs of one sequence.
+
+    Attributes:
+        shows_new_action: it is the first that shows its action.
+        last: the rollout ends with it.
+        stamps: without the moment at which the chunk is emitted.
+    """
 
     output: object
     action_id: Any
+    shows_new_action: bool
+    last: bool
     stamps: Stamps
 
 
-class SessionEpoch:
-    """Feeds one epoch of a session, and says of which action each chunk tells. Used by one thread at a time."""
+class Rollout:
+    """Feeds one session of the pipeline, from its seed on, and tells which action each chunk shows.
+
+    Used by one thread at a time.
+
+    Args:
+        final_sequence_id: its last sequence; ``None``: no limit.
+
+    Attributes:
+        input: what its requests read.
+        ended: its last chunk is out.
+
+    Raises:
+        StreamingError: the pipeline does not take the session now.
+        Exception: raised by the author's mapping to controls.
+    """
 
     def __init__(
-        self, pipeline: StreamingPipelineOrchestrator, ports: Ports, session_id: str, context: Mapping[str, Any]
+        self,
+        pipeline: StreamingPipelineOrchestrator,
+        ports: Ports,
+        session_id: str,
+        session_input: SessionInput,
+        final_sequence_id: int | None = None,
     ) -> None:
+        self.input = session_input
+        self.ended = False
         self._pipeline = pipeline
         self._ports = ports
         self._session_id = session_id
-        self._player = PlayerInput(context)
+        self._final = final_sequence_id
         self._history = ControlHistory(ports.controls)
         self._values: dict[str, object] = {}
-        self._actions = 0
         self._requests: deque[ChunkRequest] = deque()
         self._gathered: dict[str, deque[StreamingOutput]] = {artifact: deque() for artifact in ports.outputs}
         self._next_sequence = 0
-        pipeline.create_session(session_id)
+        pipeline.create_session(session_id, final_sequence_id)
         try:
-            self._set_controls({}, NO_ACTION)
+            self._set_controls(self._controls_for(session_input.conditioning), session_input.applied)
         except BaseException:
             pipeline.close_session(session_id)
             raise
 
     @property
     def in_flight(self) -> int:
-        """Requests made whose chunk is not out yet."""
-        return len(self._requests)
+        """Requests whose chunk is still to come out."""
+        return 0 if self.ended else len(self._requests)
+
+    @property
+    def complete(self) -> bool:
+        """Whether its last sequence was requested."""
+        return self._final is not None and self._next_sequence > self._final
 
     def apply(self, conditioning: Mapping[str, Any], events: tuple[Any, ...], action_id: Any, received_ns: int) -> None:
-        """Take an action."""
-        self._actions += 1
-        applied = AppliedAction(self._actions, action_id, received_ns)
-        self._player.apply(conditioning, events, applied)
-        self._set_controls(conditioning, applied)
+        """Apply an action; when the mapping to controls raises, nothing has changed."""
+        values = self._controls_for(conditioning)
+        applied = AppliedAction(self.input.applied.number + 1, action_id, received_ns)
+        self.input.apply(conditioning, events, applied)
+        self._set_controls(values, applied)
 
     def next_request(self) -> tuple[int, Mapping[str, object]]:
-        """The next sequence and its inputs. It counts as in flight."""
-        request = ChunkRequest(self._session_id, self._next_sequence, self._player)
+        """The next sequence and its inputs, which counts as in flight. When the mapping raises, nothing has changed."""
+        request = ChunkRequest(self._session_id, self._next_sequence, self.input)
         inputs = mapped(self._ports.to_inputs, request, "the mapping to inputs")
+        if inputs.keys() != self._ports.inputs:
+            raise ValueError(f"the mapping to inputs must give {sorted(self._ports.inputs)}, got {sorted(inputs)}")
         self._next_sequence += 1
         self._requests.append(request)
         return request.sequence_id, inputs
 
-    def take(self, output: StreamingOutput) -> FinishedChunk | None:
-        """Take what left the pipeline; the chunk, once all outputs of its sequence are there."""
+    def add_output(self, output: StreamingOutput) -> FinishedChunk | None:
+        """Add what left the pipeline; the chunk, once all outputs of its sequence are there."""
         self._gathered[output.artifact].append(output)
         if not all(self._gathered.values()):
             return None
         parts = [line.popleft() for line in self._gathered.values()]
         request = self._requests.popleft()
         action = self._action_of(request, parts)
-        begin = request.pushed_ns if request.sealed is None else request.sealed.at_ns
+        shows_new_action = action.number > self.input.shown
+        self.input.shown = max(action.number, self.input.shown)
+        self.ended = any(part.last for part in parts)
+        begin_ns = request.pushed_ns if request.sealed is None else request.sealed.at_ns
         return FinishedChunk(
             parts[0].value if len(parts) == 1 else {part.artifact: part.value for part in parts},
             action.action_id,
+            shows_new_action,
+            self.ended,
             Stamps(
                 action_received=action.received_ns,
-                step_begin=max(begin, action.received_ns or 0),
+                step_begin=max(begin_ns, action.received_ns or 0),
                 step_end=max(part.emitted_ns for part in parts),
             ),
         )
@@ -267,9 +317,15 @@ class SessionEpoch:
                 actions.append(action)
         return min(actions, key=lambda action: action.number, default=NO_ACTION)
 
-    def _set_controls(self, conditioning: Mapping[str, Any], applied: AppliedAction) -> None:
-        """Set what has changed, or all when nothing has, so that a chunk can tell of every action."""
+    def _controls_for(self, conditioning: Mapping[str, Any]) -> Mapping[str, object]:
         values = mapped(self._ports.to_controls, conditioning, "the mapping to controls")
+        unknown = sorted(values.keys() - self._ports.controls)
+        if unknown:
+            raise ValueError(f"the mapping to controls gives {unknown[0]!r}, expected {sorted(self._ports.controls)}")
+        return values
+
+    def _set_controls(self, values: Mapping[str, object], applied: AppliedAction) -> None:
+        """Set what has changed, or all when nothing has, so that a chunk can show every action."""
         changed = {
             name: value
             for name, value in values.items()
@@ -284,9 +340,9 @@ class SessionEpoch:
 
 
 def mapped(mapping: Callable[[T], Mapping[str, object]], given: T, what: str) -> Mapping[str, object]:
-    """What the author's function makes of it. Nothing that it raises ends more than its session."""
+    """The result of an author's function, which must be a mapping. What it raises ends no more than its session."""
     try:
-        return mapping(given)
+        return dict(mapping(given))
     except BaseException as error:
         reraise_interrupt(error)
         found = contained(error, what)
