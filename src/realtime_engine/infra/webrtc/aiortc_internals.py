@@ -99,10 +99,12 @@ def route_rtcp(sender: RTCRtpSender, matches: Callable[[Any], bool]) -> bool:
 def intercept_rtp(
     sender: RTCRtpSender, before_packet: Callable[[int, int], Awaitable[None]], on_report: Callable[[], None]
 ) -> bool:
-    """Await ``before_packet`` with the sequence number and size of each RTP packet that ``sender`` is about to send,
-    and call ``on_report`` before each of its sender reports.
+    """Call back before each RTP packet and each sender report of ``sender``. Call it when the sender is connected.
 
-    Call it when the sender is connected.
+    Args:
+        sender: the sender.
+        before_packet: awaited with the sequence number and size of each RTP packet before it is sent.
+        on_report: called before each sender report.
     """
     transport: Any = sender.transport
     send = getattr(transport, _SEND, None)
@@ -252,9 +254,7 @@ class _NackGenerator:
 
 
 def replace_nack_generator(receiver: RTCRtpReceiver, on_packet: Callable[[int], list[int]]) -> bool:
-    """Call ``on_packet`` with the sequence number of each packet that ``receiver`` receives, and request the returned
-    numbers.
-    """
+    """Request the numbers that ``on_packet`` returns for the sequence number of each received packet."""
     if not hasattr(getattr(receiver, _NACK_GENERATOR, None), "missing"):
         report_missing(_NACK_GENERATOR, "a packet that is lost twice is not requested again")
         return False

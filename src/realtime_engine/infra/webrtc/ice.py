@@ -50,7 +50,7 @@ class TurnSecret:
             raise ValueError("turn_secret must be the secret of the TURN server, got an empty text")
 
     def credentials(self, user: str, now_s: float) -> tuple[str, str]:
-        """User name and password for ``user``, whom the TURN server's log then names.
+        """User name and password for ``user``, which the TURN server's log names.
 
         Args:
             user: any name.
@@ -84,6 +84,7 @@ class IceServer:
 
     @property
     def is_turn(self) -> bool:
+        """Whether it is a TURN server, which relays."""
         return self.url.startswith("turn")
 
 

@@ -113,6 +113,7 @@ class RemotePeer(ABC, Generic[Reason]):
 
     @property
     def is_connected(self) -> bool:
+        """Whether media can flow."""
         return self._connection.connectionState == "connected"
 
     async def add_candidate(self, fragment: str) -> None:

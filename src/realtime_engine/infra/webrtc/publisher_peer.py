@@ -1,6 +1,4 @@
-"""One publisher of one session: a client that sends video over WebRTC, from its SDP offer (WHIP, RFC 9725) to the end
-of its connection.
-"""
+"""One WebRTC publisher of one session, from its SDP offer (WHIP, RFC 9725) to the end of its connection."""
 
 from __future__ import annotations
 

@@ -76,10 +76,17 @@ class ViewedStream(Protocol):
 class ViewerReports(Protocol):
     """Receives what viewers report, and decides what they are sent."""
 
-    def on_estimate(self, viewer: VideoViewer, bits_per_second: int) -> None: ...
-    def on_loss(self, viewer: VideoViewer, share: float) -> None: ...
-    def on_round_trip(self, viewer: VideoViewer, seconds: float) -> None: ...
-    def remove_viewer(self, viewer: VideoViewer) -> None: ...
+    def on_estimate(self, viewer: VideoViewer, bits_per_second: int) -> None:
+        """The viewer's receiver estimates that it can receive this much."""
+
+    def on_loss(self, viewer: VideoViewer, share: float) -> None:
+        """The viewer lost this share of packets since its last report, from 0 to 1."""
+
+    def on_round_trip(self, viewer: VideoViewer, seconds: float) -> None:
+        """A round trip to the viewer took this long."""
+
+    def remove_viewer(self, viewer: VideoViewer) -> None:
+        """The viewer was closed."""
 
     def limit(self, viewer: VideoViewer) -> int | None:
         """Bits per second that the viewer can receive; ``None`` if unknown."""

@@ -49,12 +49,14 @@ class BitrateLadder:
         return self._stats
 
     def add_viewer(self, *, blind: bool) -> VideoViewer:
+        """Add a viewer, in the full tier; ``blind``: it cannot report losses."""
         viewer = VideoViewer(self, self._clock, blind=blind, frame_s=1 / self._fps)
         tier = self._tiers.add_viewer(viewer).tier
         self._stream(tier).add_viewer(viewer)
         return viewer
 
     def remove_viewer(self, viewer: VideoViewer) -> None:
+        """Forget a viewer that was closed."""
         self._tiers.remove_viewer(viewer)
 
     def limit(self, viewer: VideoViewer) -> int | None:
@@ -62,12 +64,15 @@ class BitrateLadder:
         return self._tiers.limit(viewer)
 
     def on_estimate(self, viewer: VideoViewer, bits_per_second: int) -> None:
+        """The viewer's receiver estimates that it can receive this much."""
         self._tiers.on_estimate(viewer, bits_per_second, viewer.sent_rate)
 
     def on_loss(self, viewer: VideoViewer, share: float) -> None:
+        """The viewer lost this share of packets since its last report, from 0 to 1."""
         self._tiers.on_loss(viewer, share, viewer.sent_rate)
 
     def on_round_trip(self, viewer: VideoViewer, seconds: float) -> None:
+        """A round trip to the viewer took this long."""
         self._tiers.on_round_trip(viewer, seconds, viewer.sent_rate)
 
     async def close(self) -> None:

@@ -118,6 +118,7 @@ class FrameReader:
             self._subscription.rewind()
 
     def close(self) -> None:
+        """Stop reading."""
         if self._subscription is not None:
             self._subscription.close()
 

@@ -62,6 +62,7 @@ class TierAssignment:
         self._quiet_ns = _FIRST_QUIET_NS
 
     def move_down(self, tier: Tier, now_ns: int) -> None:
+        """Assign a lower tier; the next trial is delayed further if a trial has just failed."""
         if self._trial and now_ns - self._moved_ns < _TRIAL_NS:
             self._quiet_ns = min(2 * self._quiet_ns, _MAX_QUIET_NS)
         else:
@@ -69,6 +70,7 @@ class TierAssignment:
         self._move(tier, now_ns, trial=False)
 
     def move_up(self, tier: Tier, now_ns: int) -> None:
+        """Assign a higher tier, as a trial."""
         self.bandwidth.reset()
         self._move(tier, now_ns, trial=True)
 
@@ -99,6 +101,7 @@ class TierController(Generic[Key]):
         return assignment
 
     def remove_viewer(self, key: Key) -> None:
+        """Remove a viewer. Idempotent; reports of removed viewers are ignored."""
         self._assignments.pop(key, None)
 
     def limit(self, key: Key) -> int | None:
@@ -106,14 +109,17 @@ class TierController(Generic[Key]):
         return self._assignments[key].bandwidth.limit if key in self._assignments else None
 
     def on_estimate(self, key: Key, bits_per_second: int, sent: int) -> None:
+        """As :meth:`.BandwidthEstimator.on_estimate`."""
         if key in self._assignments:
             self._assignments[key].bandwidth.on_estimate(self._clock.now_ns(), bits_per_second, sent)
 
     def on_loss(self, key: Key, share: float, sent: int) -> None:
+        """As :meth:`.BandwidthEstimator.on_loss`."""
         if key in self._assignments:
             self._assignments[key].bandwidth.on_loss(self._clock.now_ns(), share, sent)
 
     def on_round_trip(self, key: Key, seconds: float, sent: int) -> None:
+        """As :meth:`.BandwidthEstimator.on_round_trip`."""
         if key in self._assignments:
             self._assignments[key].bandwidth.on_round_trip(self._clock.now_ns(), seconds, sent)
 

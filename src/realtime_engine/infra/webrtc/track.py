@@ -100,6 +100,7 @@ class ViewerTrack(MediaStreamTrack):
         return encoded.packet
 
     def stop(self) -> None:
+        """End the track and remove its viewer."""
         super().stop()
         if self._viewer is not None:
             self._viewer.close()

@@ -128,6 +128,7 @@ class ViewerPeer(RemotePeer[ViewerCloseReason]):
 
     @property
     def frames_sent(self) -> int:
+        """Frames sent so far."""
         return self._track.frames_sent
 
     def send(self, text: str) -> bool:
