@@ -154,7 +154,7 @@ def test_a_huge_picture_is_refused() -> None:
 
 @pytest.mark.parametrize("layout", ["yuv420p", "yuv444p"])
 def test_an_unknown_color_space_is_taken_for_bt601(layout: str) -> None:
-    """Whoever sends says what matrix it is; swscale takes a few, and refuses the frame otherwise."""
+    """The sender states the matrix; swscale supports a few, and refuses a frame with another."""
     pixels = flat(32, 48)
     for matrix in range(256):
         frame = image(pixels, layout=layout)

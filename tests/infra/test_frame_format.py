@@ -32,10 +32,10 @@ def reference(output: np.ndarray, layout: str, value_range: str) -> list[np.ndar
     frames = []
     for t in range(size.get("t", 1)):
         frame = np.zeros((size["h"], size["w"] * views, 3), dtype=np.uint8)
-        for v, y, x, colour in np.ndindex(views, size["h"], size["w"], 3):
-            at = {"b": 0, "v": v, "t": t, "h": y, "w": x, "c": colour if channels >= 3 else 0}
+        for v, y, x, channel in np.ndindex(views, size["h"], size["w"], 3):
+            at = {"b": 0, "v": v, "t": t, "h": y, "w": x, "c": channel if channels >= 3 else 0}
             value = output[tuple(at[axis] for axis in layout)]
-            frame[y, v * size["w"] + x, colour] = reference_value(value, value_range)
+            frame[y, v * size["w"] + x, channel] = reference_value(value, value_range)
         frames.append(frame)
     return frames
 

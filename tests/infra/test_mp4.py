@@ -23,7 +23,7 @@ FPS = Fraction(30000, 1001)
 
 
 def film(frames: int = 12, height: int = 90, width: int = 160) -> list[np.ndarray]:
-    """Shaded colours that move."""
+    """Shaded colors that move."""
     y, x = np.mgrid[0:height, 0:width]
     return [
         np.stack(

@@ -388,7 +388,7 @@ async def test_player_does_not_publish_before_the_clock_says_so() -> None:
     player.push(make_chunk(0, 2))
     await shown.wait_for(1)
     for _ in range(5):
-        await asyncio.sleep(0.001)  # its timer goes off meanwhile, and the clock stands still
+        await asyncio.sleep(0.001)  # its timer fires now, while the clock stands still
     assert len(shown.frames) == 1
     clock.advance(0.001)
     await shown.wait_for(2)

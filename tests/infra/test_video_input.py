@@ -17,7 +17,7 @@ def pixels(value: int = 0) -> np.ndarray:
 
 
 class Given:
-    """A buffer, and what was told of its changes."""
+    """A buffer, and the windows that it reported."""
 
     def __init__(self, **declared: Any) -> None:
         self.windows: list[VideoWindow] = []
@@ -54,7 +54,7 @@ def test_only_the_newest_frame_is_kept() -> None:
     newest = given.buffer.window.newest
     assert newest is not None
     assert (newest.seq, newest.publisher, newest.media_ns, newest.arrived_ns) == (2, 1, 30, 300)
-    assert len(given.windows) == 4, "told of the beginning and of each frame"
+    assert len(given.windows) == 4, "one for the start and for each frame"
 
 
 def test_a_ring_keeps_the_newest_frames_in_order() -> None:
@@ -65,7 +65,7 @@ def test_a_ring_keeps_the_newest_frames_in_order() -> None:
     assert given.seen == [3, 4, 5]
     window = given.buffer.window
     assert [frame.seq for frame in window.after(3)] == [4]
-    assert [frame.seq for frame in window.after(-1)] == [2, 3, 4], "the gap tells of those that are gone"
+    assert [frame.seq for frame in window.after(-1)] == [2, 3, 4], "the gap shows the dropped frames"
 
 
 def test_before_the_first_frame_there_is_none() -> None:
@@ -93,9 +93,9 @@ def test_frames_of_a_replaced_publisher_are_dropped() -> None:
     given.put(first, 2)
     assert given.seen == [1] and given.buffer.window.live
     given.put(second, 3)
-    told = len(given.windows)
+    reported = len(given.windows)
     given.buffer.end_publisher(first)
-    assert given.buffer.window.live and len(given.windows) == told
+    assert given.buffer.window.live and len(given.windows) == reported
     newest = given.buffer.window.newest
     assert newest is not None and (newest.publisher, newest.seq) == (2, 1)
 

@@ -86,8 +86,8 @@ class MjpegStream:
 def encode_part(picture: JpegFrame) -> bytes:
     """Part headers, picture and the next boundary.
 
-    ``X-Frame`` is the frame's identity (:func:`format_frame_id`). ``X-Timestamp`` is when the engine emitted it, in Unix
-    seconds of this machine's clock; omitted when the frame has no stamps.
+    ``X-Frame`` is the frame's identity (:func:`format_frame_id`). ``X-Timestamp`` is when the engine emitted it, in
+    Unix seconds of this machine's clock; omitted when the frame has no stamps.
     """
     lines = [
         "Content-Type: image/jpeg",

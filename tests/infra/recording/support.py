@@ -1,4 +1,4 @@
-"""Encoded streams as viewers get them, and what comes out of the files that are made of them."""
+"""Encoded streams like those of viewers, and the contents of the recorded files."""
 
 from __future__ import annotations
 

@@ -96,8 +96,8 @@ file = FragmentFile(path)
 file.append(bytes(3000))
 try:
     file.append(bytes(3000))
-except OSError as told:
-    assert told.errno == errno.EFBIG
+except OSError as error:
+    assert error.errno == errno.EFBIG
 else:
     raise AssertionError("nothing was said")
 assert os.path.getsize(path) == file.size == 3000

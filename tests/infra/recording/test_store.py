@@ -29,7 +29,7 @@ async def test_recordings_are_numbered_within_their_session(store: RecordingStor
     names = [file.name for file in store.files("one")]
     assert names[:3] + names[-1:] == ["recording-1.mp4", "recording-1-2.mp4", "recording-2.mp4", "recording-10.mp4"]
     assert store.files("one")[0] == RecordedFile("recording-1.mp4", 3)
-    assert store.files("two") == [] and store.files("nobody") == []
+    assert store.files("two") == [] and store.files("unknown") == []
     assert store.path("one", "recording-1-2.mp4") == tmp_path / "one" / "recording-1-2.mp4"
 
 

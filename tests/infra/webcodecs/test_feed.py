@@ -283,7 +283,7 @@ def test_acknowledgements_without_reading_do_not_fill_the_queue() -> None:
         bench.show()
         bench.acknowledge(10**12)
         assert len(bench.feed._queue) <= 8
-    assert bench.stream.losses == 0, "nobody else pays for it with keyframes"
+    assert bench.stream.losses == 0, "it does not cost others a keyframe"
     assert not bench.feed.is_stuck
     for _ in range(100):
         bench.show()

@@ -30,7 +30,7 @@ AUTOPLAY = "--autoplay-policy=no-user-gesture-required"
 
 PAGE = """<!doctype html><meta charset=utf-8><title>viewer</title><video muted autoplay playsinline></video><script>
 const video = document.querySelector("video");
-const seen = [], told = new Map(), replies = [];
+const seen = [], identities = new Map(), replies = [];
 let began = 0, firstPicture = 0, pc = null, channel = null;
 
 function read() {
@@ -62,7 +62,7 @@ async function watch(codec) {
   channel = pc.createDataChannel("controls");
   channel.onmessage = e => {
     const message = JSON.parse(e.data);
-    if (message.type === "frame") told.set(message.rtp, message.seq); else replies.push(message);
+    if (message.type === "frame") identities.set(message.rtp, message.seq); else replies.push(message);
   };
   channel.onopen = () => channel.send("hello");
   await pc.setLocalDescription();
@@ -138,9 +138,9 @@ async def test_chromium_shows_the_frames_and_their_identity(
     async with Player(source, period_s=1 / 30) as player, site.serve():
         await page.goto(site.url)
         await page.evaluate("codec => watch(codec)", codec.value)
-        await page.wait_for_function("seen.filter(f => told.has(f.rtp)).length >= 20")
+        await page.wait_for_function("seen.filter(f => identities.has(f.rtp)).length >= 20")
         state = await page.evaluate(
-            "({seen: seen.map(f => ({...f, seq: told.get(f.rtp)})), replies, firstPicture,"
+            "({seen: seen.map(f => ({...f, seq: identities.get(f.rtp)})), replies, firstPicture,"
             " decoder: pc.getReceivers()[0].getParameters().codecs[0].mimeType})"
         )
         assert site.peers[0].codec is codec

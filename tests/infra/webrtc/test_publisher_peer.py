@@ -36,7 +36,7 @@ def paint(number: int) -> np.ndarray:
 
 
 class Received:
-    """What a peer was told of one publisher."""
+    """What a peer reported about one publisher."""
 
     def __init__(self) -> None:
         self.pictures: list[ReceivedPicture] = []

@@ -99,11 +99,11 @@ async def test_video_and_controls_use_only_the_relay(with_users: Coturn, transpo
 
 
 async def test_the_relay_accepts_credentials_made_from_the_secret(with_secret: Coturn) -> None:
-    """This side's are made where it connects, the viewer's where it is told of the servers."""
+    """The server makes its own credentials when it connects, the viewer's when it sends the servers."""
     ice = IceConfig([IceServer(with_secret.url)], turn_secret=TurnSecret("north"), relay_only=True)
-    told = IceConfig(ice.servers_for("viewer"), relay_only=True)
+    viewer_ice = IceConfig(ice.servers_for("viewer"), relay_only=True)
     source = FramePublisher()
-    async with Player(source), relayed(source, ice, told) as receiver:
+    async with Player(source), relayed(source, ice, viewer_ice) as receiver:
         await receiver.next_frame()
 
 

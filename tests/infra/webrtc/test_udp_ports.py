@@ -57,16 +57,16 @@ async def test_only_binds_to_port_0_in_the_same_task_are_affected() -> None:
     ports = free_ports(2)
     elsewhere = ports.last + 1
 
-    async def bind_apart() -> int:
+    async def bind_outside() -> int:
         transport = await bind()
         transport.close()
         return port_of(transport)
 
-    apart = asyncio.create_task(bind_apart())
+    outside = asyncio.create_task(bind_outside())
     with binding_within(ports):
         chosen = await bind(elsewhere)
         assert port_of(chosen) == elsewhere
-        assert await apart not in (ports.first, ports.last)
+        assert await outside not in (ports.first, ports.last)
     after = await bind()
     assert port_of(after) not in (ports.first, ports.last)
     chosen.close()

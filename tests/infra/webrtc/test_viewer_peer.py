@@ -75,7 +75,7 @@ async def connect() -> AsyncIterator[Any]:
 
 
 async def identified(viewer: Viewer, count: int) -> list[Any]:
-    """The next frames whose identity was told."""
+    """The next frames with an identity."""
     frames: list[Any] = []
     while len(frames) < count:
         frame = await viewer.receiver.next_frame()
@@ -345,7 +345,7 @@ async def test_a_killed_viewer_is_detected(source: FramePublisher) -> None:
 
 
 def count_open_files() -> int:
-    """Of this process; 0 where that cannot be told."""
+    """Of this process; 0 if unknown."""
     folder = Path("/proc/self/fd")
     return len(list(folder.iterdir())) if folder.is_dir() else 0
 
@@ -405,7 +405,7 @@ async def test_candidates_may_be_trickled(source: FramePublisher) -> None:
     late = [line for line in lines if line.startswith(("a=candidate", "a=end-of"))]
     offer = "\r\n".join(line for line in lines if line not in late) + "\r\n"
     peer = await ViewerPeer.from_offer(offer, source=shared(source), on_controls=lambda text: [])
-    # only the server can begin: the viewer is not told where it is
+    # only the server can start the checks: the viewer does not know its address
     no_candidates = "\r\n".join(line for line in peer.answer.splitlines() if not line.startswith("a=candidate"))
     await receiver.set_answer(no_candidates + "\r\n")
     ufrag = next(line for line in lines if line.startswith("a=ice-ufrag"))
@@ -441,7 +441,7 @@ MALFORMED_REMB = RtcpPsfbPacket(
 
 
 async def test_malformed_datagrams_and_reports_do_not_end_a_connection(source: FramePublisher, connect: Any) -> None:
-    """An empty datagram has no first byte to go by, and anybody may send one."""
+    """An empty datagram has no first byte to demultiplex by, and anyone may send one."""
     stumbled: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: stumbled.append(context))
     async with Player(source):
