@@ -243,16 +243,16 @@ class ClearsTheWholeArena(Toy):
 
 
 BROKEN_MODELS = {
-    LeaksBetweenRows: "batch of three compared to alone",
-    LeaksIntoTheNextRow: "batch of three compared to alone",
+    LeaksBetweenRows: "batch of three against alone",
+    LeaksIntoTheNextRow: "batch of three against alone",
     SharesItsWorkspace: "changed after it was returned",
     SharesAWorkspaceThatIsNoArray: "changed after it was returned",
     Broadcasts: "same chunk",
-    IgnoresTheHeavyKey: "had no effect",
+    IgnoresTheHeavyKey: "never showed",
     EncodesForEveryRow: "bystander",
     EncodesForEveryOtherRow: "bystander",
-    SeedsOverAUsedRow: "reused row",
-    SeedsTheWholeArena: "join|while the other was not due",
+    SeedsOverAUsedRow: "used row",
+    SeedsTheWholeArena: "join|while the other rested",
     ClearsTheWholeArena: "another's detach",
 }
 
@@ -264,7 +264,7 @@ def test_the_toy_itself_is_correct(options):
 
 @pytest.mark.parametrize("options", [{"pipeline": False}, {"pipeline": True}], ids=["inline", "pipelined"])
 @pytest.mark.parametrize("model", BROKEN_MODELS, ids=lambda model: model.__name__)
-def test_a_broken_model_is_told_which_promise_it_breaks(model, options):
+def test_a_broken_model_fails_with_the_promise_that_it_breaks(model, options):
     case = EngineCase(make_engine=lambda n: ComposedEngine(model(n), **options), heavy=HEAVY)
     with pytest.raises(AssertionError, match=BROKEN_MODELS[model]):
         check_engine(case)
@@ -373,17 +373,17 @@ class LatePipeline(ScriptedEngine):
 
 
 BROKEN_ENGINES = {
-    Restless: "while the other was not due",
+    Restless: "while the other rested",
     AttachesAnew: "attach",
     RefusesWhoIsThere: "attach",
     AdmitsEverybody: "AdmissionError",
     DetachesOnce: "detach",
-    NeverMakesRoom: "detach|capacity",
+    NeverMakesRoom: "detach|room",
     InventsSessions: "unknown id",
-    RemembersAges: "reused row",
+    RemembersAges: "used row",
     Repeats: "two chunks",
     ChangesItsMind: "manifest",
-    LatePipeline: "depth 1|step|no chunk was returned",
+    LatePipeline: "depth 1|step|no chunk came",
 }
 
 
@@ -508,7 +508,7 @@ class DecodesByPlace(Toy):
 
 @pytest.mark.parametrize("model", [DecodesFromTheState, DecodesByPlace])
 def test_what_a_late_decode_would_show_is_noticed_without_a_pipeline(model):
-    with pytest.raises(AssertionError, match="DEFERRED of a chunk runs after HOT of the next chunk"):
+    with pytest.raises(AssertionError, match="DEFERRED comes after the next chunk's HOT"):
         check_engine(EngineCase(make_engine=lambda n: ComposedEngine(model(n))))
 
 
@@ -517,7 +517,7 @@ def test_an_engine_that_will_never_have_a_pipeline_need_not_bear_a_late_decode()
 
 
 def test_a_plan_that_is_never_asked_is_noticed():
-    with pytest.raises(AssertionError, match="does not use the plan"):
+    with pytest.raises(AssertionError, match="never asked the plan"):
         check_engine(
             EngineCase(
                 make_engine=lambda n: ComposedEngine(Toy(n)),

@@ -1,4 +1,4 @@
-"""Test support for engines and models: conformance suite, fault injection, scripted engine, manual clock, sink."""
+"""Test doubles and a conformance suite, for tests of your own engines and demos."""
 
 from .clock import ManualClock
 from .conformance import EngineCase, check_engine

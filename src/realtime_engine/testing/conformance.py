@@ -1,4 +1,4 @@
-"""Conformance suite: checks that an engine fulfills the contract.
+"""A conformance suite for engines: checks the promises of the contract on an engine of your own.
 
 One call, in a script or in a test::
 
@@ -7,8 +7,8 @@ One call, in a script or in a test::
     def test_my_engine():
         check_engine(EngineCase(make_engine=lambda max_sessions: ComposedEngine(MyModel(max_sessions))))
 
-Each check builds its own engines with ``make_engine`` and raises :class:`AssertionError` with the violated requirement
-and the observed behavior.
+Each check builds its own engines with ``make_engine`` and raises :class:`AssertionError`, which names the broken
+promise and how it was noticed.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ def _default_conditioning(index: int, step: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class EngineCase:
-    """The engine to check, and its inputs.
+    """An engine for the suite.
 
     Attributes:
-        make_engine: builds a new engine for a number of sessions; called with 1, 2 and 3.
-        context: maps the index of a session to its attach context; different indices must give different output.
-        conditioning: maps the index of a session and the number of the step to conditioning.
-        heavy: a heavy key and two different values; ``None`` skips the check of heavy changes.
-        make_faulty: like ``make_engine``, but wraps the model with a fault plan:
-            ``lambda n, plan: ComposedEngine(FaultyModel(MyModel(n), plan))``. ``None`` skips the check of failures.
-        same: compares two outputs. The default is bitwise equality; pass a comparison with a tolerance for a model
-            whose output depends slightly on the batch size.
-        rollout_chunks: chunks per rollout; ``None`` skips the check of the end of a rollout. The other checks take up
-            to 60 steps: use a separate case for shorter rollouts, with ``skip=frozenset(CHECKS) - {"rollout_end"}``.
-        skip: names of checks to skip, without the prefix ``check_``.
+        make_engine: builds a new engine for this many sessions; called with 1, 2 and 3.
+        context: index of a session -> attach context; different indices must give different output.
+        conditioning: index of a session, number of the step -> conditioning.
+        heavy: a heavy key and two different values for it; ``None`` skips the check of heavy changes.
+        make_faulty: like ``make_engine``, with a fault plan in front of the model, for the check of failures:
+            ``lambda n, plan: ComposedEngine(FaultyModel(MyModel(n), plan))``. ``None`` skips that check.
+        same: whether two outputs are equal; by default bit for bit. A model whose output depends on the batch size
+            within a tolerance needs a function that allows for it.
+        rollout_chunks: chunks after which a rollout ends; ``None`` skips the check of ends. The other checks take up to
+            60 steps: check shorter rollouts in a case of their own, ``skip=frozenset(CHECKS) - {"rollout_end"}``.
+        skip: names of checks that do not apply, each the function's name without ``check_``.
     """
 
     make_engine: Callable[[int], RealtimeInterface]
@@ -70,15 +70,10 @@ class EngineCase:
 
 
 def check_engine(case: EngineCase) -> list[str]:
-    """Run all checks and return their names.
-
-    Raises:
-        AssertionError: the engine violates the contract.
-        ValueError: ``case.skip`` has an unknown name.
-    """
+    """Run every check and return their names. Raises :class:`AssertionError` at the first broken promise."""
     unknown = case.skip - CHECKS.keys()
     if unknown:
-        raise ValueError(f"EngineCase.skip has unknown checks {sorted(unknown)}; valid names are {sorted(CHECKS)}")
+        raise ValueError(f"EngineCase.skip names no check: {sorted(unknown)}; there are {sorted(CHECKS)}")
     ran = []
     for name, check in CHECKS.items():
         if name not in case.skip:
@@ -88,17 +83,10 @@ def check_engine(case: EngineCase) -> list[str]:
 
 
 class Drive:
-    """Drives an engine and collects the chunks of each session.
+    """Steps an engine and collects the chunks of each session.
 
-    Sessions are identified by index. Each has its own step count, which determines its conditioning.
-
-    Args:
-        case: provides contexts and conditioning.
-        engine: the engine to drive.
-
-    Attributes:
-        engine: the engine.
-        outputs: outputs by session index.
+    Sessions are identified by an index; each has its own count of steps, so that a session gets the same conditioning
+    alone and in a batch.
     """
 
     def __init__(self, case: EngineCase, engine: RealtimeInterface) -> None:
@@ -108,51 +96,47 @@ class Drive:
         self.outputs: dict[int, list[Any]] = {}
 
     def attach(self, *indices: int, **extra: Any) -> None:
-        """Attach sessions; ``extra`` is added to their contexts."""
         for index in indices:
             self.engine.attach(SessionInit(name_of(index), {**self._case.context(index), **extra}))
             self._steps[index] = 0
             self.outputs[index] = []
 
     def step(self, *indices: int, **extra: Any) -> list[int]:
-        """Step sessions with ``extra`` conditioning; return the sessions that produced a chunk."""
+        """Advance these sessions; returns the sessions whose chunks were returned."""
         due = {name_of(i): {**self._case.conditioning(i, self._steps[i]), **extra} for i in indices}
         for index in indices:
             self._steps[index] += 1
-        return self._step(due)
+        return self._take(due)
 
     def flush(self) -> list[int]:
-        """Step without due sessions; return the sessions that produced a chunk."""
-        return self._step({})
+        return self._take({})
 
     def detach(self, *indices: int) -> None:
-        """Detach sessions."""
         for index in indices:
             self.engine.detach(name_of(index))
 
-    def step_constant(self, *indices: int, **extra: Any) -> list[int]:
-        """Step sessions with the conditioning of step 0, so that a chunk depends only on its age."""
-        return self._step({name_of(i): {**self._case.conditioning(i, 0), **extra} for i in indices})
+    def hold(self, *indices: int, **extra: Any) -> list[int]:
+        """Like :meth:`step`, with the conditioning of step 0 each time, so that a chunk depends on its age alone."""
+        return self._take({name_of(i): {**self._case.conditioning(i, 0), **extra} for i in indices})
 
-    def step_constant_each(self, extras: Mapping[int, Mapping[str, Any]]) -> list[int]:
-        """Step sessions with the conditioning of step 0 and extra conditioning per session."""
-        return self._step({name_of(i): {**self._case.conditioning(i, 0), **extra} for i, extra in extras.items()})
+    def hold_each(self, extras: Mapping[int, Mapping[str, Any]]) -> list[int]:
+        """Like :meth:`hold`, with additional conditioning for each session."""
+        return self._take({name_of(i): {**self._case.conditioning(i, 0), **extra} for i, extra in extras.items()})
 
-    def _step(self, due: Mapping[str, Mapping[str, Any]]) -> list[int]:
-        return self.collect(self.engine.step(due))
+    def _take(self, due: Mapping[str, Mapping[str, Any]]) -> list[int]:
+        return self.keep(self.engine.step(due))
 
-    def collect(self, results: list[StepResult]) -> list[int]:
-        """Record and finalize results; return the indices of their sessions."""
-        indices = [int(result.session_id.removeprefix("session-")) for result in results]
-        assert len(set(indices)) == len(indices), f"step() returned two chunks of one session: {indices}"
-        for index, result in zip(indices, results, strict=True):
+    def keep(self, results: list[StepResult]) -> list[int]:
+        """Collect results and finalize them; returns their sessions."""
+        came = [int(result.session_id.removeprefix("session-")) for result in results]
+        assert len(set(came)) == len(came), f"step() returned two chunks of one session: {came}"
+        for index, result in zip(came, results, strict=True):
             self.outputs[index].append(result.output)
         self.engine.finalize([result.session_id for result in results])
-        return indices
+        return came
 
 
 def name_of(index: int) -> str:
-    """Return the session id of an index."""
     return f"session-{index}"
 
 
@@ -165,72 +149,72 @@ def _run(case: EngineCase, engine: RealtimeInterface, indices: tuple[int, ...], 
     return drive.outputs
 
 
-def _assert_same(case: EngineCase, got: list[Any], wanted: list[Any], requirement: str) -> None:
-    assert len(got) == len(wanted), f"{requirement}: {len(got)} chunks instead of {len(wanted)}"
+def _assert_same(case: EngineCase, got: list[Any], wanted: list[Any], promise: str) -> None:
+    assert len(got) == len(wanted), f"{promise}: {len(got)} chunks instead of {len(wanted)}"
     for step, (left, right) in enumerate(zip(got, wanted, strict=True)):
-        assert case.same(left, right), f"{requirement}: chunk {step} differs"
+        assert case.same(left, right), f"{promise}: chunk {step} differs"
 
 
 def check_manifest(case: EngineCase) -> None:
-    """``manifest()`` is constant and matches the requested capacity and the shape of the chunks."""
+    """``manifest()`` is stable and declares the requested capacity and the shape of the chunks."""
     engine = case.make_engine(2)
     before = engine.manifest()
     outputs = _run(case, engine, (0,), steps=2)[0]
-    assert outputs, "two steps returned no chunk: does the last stage fill batch.outputs[session_id]?"
+    assert outputs, "no chunk came out of two steps: does the last stage fill batch.outputs[session_id]?"
     for output in outputs:
         shape = getattr(output, "shape", None)
         if before.chunk_shape and shape is not None:
             announced = f"manifest().chunk_shape is {before.chunk_shape}"
             assert tuple(shape) == before.chunk_shape, f"{announced}, a chunk has the shape {tuple(shape)}"
     assert engine.manifest() == before, f"manifest() changed from {before} to {engine.manifest()} while stepping"
-    assert before.max_sessions == 2, f"manifest().max_sessions is {before.max_sessions}, make_engine was called with 2"
+    assert before.max_sessions == 2, f"manifest().max_sessions is {before.max_sessions}, make_engine was asked for 2"
 
 
 def check_distinct(case: EngineCase) -> None:
-    """Sessions with different contexts get different output: nothing is broadcast over the batch."""
+    """Different sessions get different output: nothing is broadcast over the batch."""
     outputs = _run(case, case.make_engine(2), (0, 1), steps=3)
     for step, (left, right) in enumerate(zip(outputs[0], outputs[1], strict=True)):
         assert not case.same(left, right), f"two sessions with different contexts got the same chunk {step}"
 
 
 def check_solo_equals_batched(case: EngineCase) -> None:
-    """The chunks of a session do not depend on other sessions: no state leaks between rows."""
+    """A session's chunks do not depend on the rest of the batch: no state leaks between rows."""
     together = _run(case, case.make_engine(3), (0, 1, 2), steps=4)
     for index in (0, 1, 2):
         alone = _run(case, case.make_engine(3), (index,), steps=4)
-        _assert_same(case, together[index], alone[index], f"session {index} in a batch of three compared to alone")
+        _assert_same(case, together[index], alone[index], f"session {index} in a batch of three against alone")
 
 
 def check_outputs_not_aliased(case: EngineCase) -> None:
-    """Later steps do not overwrite a returned chunk."""
+    """A returned chunk is not overwritten by later steps."""
     drive = Drive(case, case.make_engine(2))
     drive.attach(0, 1)
     for _ in range(drive.engine.manifest().pipeline_depth_chunks):
         drive.step(0, 1)
-    assert drive.outputs[0], "no chunk was returned: does the last stage fill batch.outputs[session_id]?"
+    assert drive.outputs[0], "no chunk came out: does the last stage fill batch.outputs[session_id]?"
     given = drive.outputs[0][0]
     kept = copy.deepcopy(given)
     for _ in range(3):
         drive.step(0, 1)
-    assert case.same(given, kept), "a chunk changed after it was returned: copy outputs, do not reuse their memory"
+    assert case.same(given, kept), "a chunk changed after it was returned: copy outputs, do not reuse them"
 
 
 @contextmanager
-def _must_not_raise(requirement: str) -> Iterator[None]:
-    """Convert any exception to an :class:`AssertionError`."""
+def _promised(promise: str) -> Iterator[None]:
+    """Turn an exception into the failure of a promise."""
     try:
         yield
     except Exception as error:
-        raise AssertionError(f"{requirement}, but it raised {describe(error)}") from error
+        raise AssertionError(f"{promise}, but it raised {describe(error)}") from error
 
 
 def check_admission(case: EngineCase) -> None:
-    """``attach`` is idempotent and rejects sessions beyond the capacity; ``detach`` frees capacity."""
+    """``attach`` is idempotent and refuses sessions beyond the capacity; ``detach`` frees a row."""
     drive = Drive(case, case.make_engine(2))
     drive.attach(0, 1)
     for _ in range(2):
         drive.step(0, 1)
-    with _must_not_raise("attach of an attached id must change nothing, also in a full engine"):
+    with _promised("attach of an attached id must change nothing, also in a full engine"):
         drive.engine.attach(SessionInit(name_of(0), case.context(0)))
     for _ in range(2):
         drive.step(0, 1)
@@ -243,10 +227,10 @@ def check_admission(case: EngineCase) -> None:
         pass
     else:
         raise AssertionError("attach beyond max_sessions must raise AdmissionError")
-    with _must_not_raise("detach must be idempotent"):
+    with _promised("detach must be idempotent"):
         drive.detach(0, 1, 0, 1)
         drive.engine.detach("unknown")
-    with _must_not_raise("detach must free capacity for the next attach"):
+    with _promised("detach must make room for the next attach"):
         drive.attach(2)
 
 
@@ -263,11 +247,11 @@ def check_unknown_and_absent(case: EngineCase) -> None:
     drive.flush()
     for index in (0, 1):
         alone = _run(case, case.make_engine(2), (index,), steps=3)
-        _assert_same(case, drive.outputs[index], alone[index], f"session {index}, stepped while the other was not due")
+        _assert_same(case, drive.outputs[index], alone[index], f"session {index}, stepped while the other rested")
 
 
 def check_row_reuse(case: EngineCase) -> None:
-    """A row reused by another session starts from its initial state."""
+    """A reused row starts from a fresh state."""
     drive = Drive(case, case.make_engine(1))
     drive.attach(0)
     for _ in range(3):
@@ -278,26 +262,26 @@ def check_row_reuse(case: EngineCase) -> None:
         drive.step(1)
     drive.flush()
     fresh = _run(case, case.make_engine(1), (1,), steps=3)
-    _assert_same(case, drive.outputs[1], fresh[1], "a session in a reused row compared to a new engine")
+    _assert_same(case, drive.outputs[1], fresh[1], "a session in a used row against a fresh engine")
 
 
 def check_warm_up(case: EngineCase) -> None:
-    """A pipeline of depth d returns no chunk for d - 1 steps, then one per step; ``step({})`` drains it."""
+    """A pipeline of depth d returns nothing for d - 1 steps, then a chunk per step, and ``step({})`` flushes it."""
     engine = case.make_engine(1)
     depth = engine.manifest().pipeline_depth_chunks
     drive = Drive(case, engine)
     drive.attach(0)
     for step in range(depth + 3):
-        stepped = drive.step(0)
+        came = drive.step(0)
         wanted = [0] if step >= depth - 1 else []
-        assert stepped == wanted, f"step {step} of a pipeline of depth {depth} returned {stepped}, not {wanted}"
+        assert came == wanted, f"step {step} of a pipeline of depth {depth} gave {came}, not {wanted}"
     for _ in range(depth - 1):
-        assert drive.flush() == [0], "step({}) must return the chunks left in the pipeline"
-    assert drive.flush() == [], "step({}) returned a chunk that was not requested"
+        assert drive.flush() == [0], "step({}) must return what the pipeline still holds"
+    assert drive.flush() == [], "step({}) returned a chunk of no step"
 
 
 def check_lossless_join(case: EngineCase) -> None:
-    """A joining session neither drops nor changes a chunk of other sessions."""
+    """A session that joins neither costs the others a chunk nor changes one."""
     drive = Drive(case, case.make_engine(2))
     drive.attach(0)
     for _ in range(3):
@@ -312,7 +296,7 @@ def check_lossless_join(case: EngineCase) -> None:
 
 
 def check_lossless_detach(case: EngineCase) -> None:
-    """A leaving session neither drops nor changes a chunk of other sessions."""
+    """A session that is detached neither costs the others a chunk nor changes one."""
     drive = Drive(case, case.make_engine(3))
     drive.attach(0, 1, 2)
     for _ in range(3):
@@ -327,7 +311,7 @@ def check_lossless_detach(case: EngineCase) -> None:
 
 
 def check_heavy_change(case: EngineCase) -> None:
-    """A heavy change affects the chunks of its session only, and no other session loses a chunk."""
+    """A heavy change shows in the session's own chunks, and neither costs another session a chunk nor changes one."""
     if case.heavy is None:
         return
     key, first, second = case.heavy
@@ -335,33 +319,33 @@ def check_heavy_change(case: EngineCase) -> None:
     for drive in (changed, steady):
         drive.attach(0, 1, **{key: first})
         for _ in range(2):
-            drive.step_constant(0, 1, **{key: first})
+            drive.hold(0, 1, **{key: first})
     deadline = time.monotonic() + _ENCODE_DEADLINE_S
-    steps, visible = 0, False
-    while steps < 50 or not visible:
-        assert visible or time.monotonic() < deadline, f"a change of {key!r} from {first!r} to {second!r} had no effect"
-        stepped = changed.step_constant_each({0: {key: second}, 1: {key: first}})
-        assert 1 in stepped, "a heavy change of one session stopped another"
-        steady.step_constant(0, 1, **{key: first})
+    steps, shown = 0, False
+    while steps < 50 or not shown:
+        assert shown or time.monotonic() < deadline, f"a change of {key!r} from {first!r} to {second!r} never showed"
+        came = changed.hold_each({0: {key: second}, 1: {key: first}})
+        assert 1 in came, "a heavy change of one session silenced another"
+        steady.hold(0, 1, **{key: first})
         steps += 1
-        visible = visible or _differ(case, changed.outputs[0], steady.outputs[0])
+        shown = shown or _differ(case, changed.outputs[0], steady.outputs[0])
         if steps > 50:
-            time.sleep(0.001)  # yields to an encode in a thread of the engine
+            time.sleep(0.001)  # an encode on a thread of the engine's own needs its time
     changed.flush()
     steady.flush()
     _assert_same(case, changed.outputs[1], steady.outputs[1], "a bystander of a heavy change")
 
 
 def _differ(case: EngineCase, left: list[Any], right: list[Any]) -> bool:
-    """Return whether the newest common chunk differs."""
+    """Whether the newest chunk of both differs."""
     newest = min(len(left), len(right)) - 1
     return newest >= 0 and not case.same(left[newest], right[newest])
 
 
 def check_late_decode(case: EngineCase) -> None:
-    """DEFERRED of a chunk is unaffected if HOT of the next chunk, or a detach, runs first.
+    """In a pipeline, DEFERRED of a chunk may run after HOT of the next and after a detach, which must not affect it.
 
-    Applies to a :class:`ComposedEngine` unless it has ``pipeline=False``, even if it does not pipeline by default.
+    For a :class:`ComposedEngine` without ``pipeline=False``, even where it is not pipelined by default.
     """
     engine = case.make_engine(3)
     late = engine.late_twin() if isinstance(engine, ComposedEngine) else None
@@ -377,49 +361,49 @@ def check_late_decode(case: EngineCase) -> None:
     drive.flush()
     for index in (0, 2):
         alone = _run(case, case.make_engine(3), (index,), steps=5)
-        requirement = f"session {index} when DEFERRED of a chunk runs after HOT of the next chunk"
-        _assert_same(case, drive.outputs[index], alone[index], requirement)
+        promise = f"session {index} when a chunk's DEFERRED comes after the next chunk's HOT"
+        _assert_same(case, drive.outputs[index], alone[index], promise)
 
 
 def check_failure_boundary(case: EngineCase) -> None:
-    """After a failed step, all sessions continue as if it had not happened.
+    """After a step that failed for one session, all sessions continue as if it had not been called.
 
-    The step fails before the first HOT stage, before the second, and when a stage first reads the conditioning of a
-    session, since earlier stages may have modified state by then.
+    The step fails before its first and before its second HOT stage, and where a stage first reads the conditioning of a
+    session: by then, other rows may have been changed.
     """
     if case.make_faulty is None:
         return
     error = RuntimeError("injected")
     for skip, event in enumerate(("a failed step", "a step that failed before its second HOT stage")):
         plan = _check_failure(case, event, partial(FaultPlan.fail, hook="hot", error=error, skip=skip))
-        assert plan.raised, "make_faulty does not use the plan: wrap the model with FaultyModel"
+        assert plan.raised, "make_faulty never asked the plan: put a FaultyModel around the model"
     for culprit in map(name_of, (0, 1)):
         event = f"a step that failed when it read the conditioning of {culprit}"
         _check_failure(case, event, partial(FaultPlan.poison, hook="hot", error=error, session_id=culprit))
 
 
-def _check_failure(case: EngineCase, event: str, add_fault: Callable[[FaultPlan], None]) -> FaultPlan:
-    """Run two sessions with a planned failure of the third or fourth step, which is then retried; return the plan."""
+def _check_failure(case: EngineCase, event: str, order: Callable[[FaultPlan], None]) -> FaultPlan:
+    """Two sessions' third or fourth step fails as planned and is repeated; returns the plan."""
     assert case.make_faulty is not None
     plan = FaultPlan()
     drive = Drive(case, case.make_faulty(2, plan))
     drive.attach(0, 1)
     for _ in range(2):
-        drive.step_constant(0, 1)
-    add_fault(plan)
+        drive.hold(0, 1)
+    order(plan)
     for _ in range(3):
         try:
-            drive.step_constant(0, 1)
+            drive.hold(0, 1)
         except StepFailure as failure:
-            drive.collect(failure.results)
+            drive.keep(failure.results)
         except Exception as raised:
-            description = describe(raised)
-            assert "injected" in str(raised), f"a stage raised RuntimeError('injected'), step() raised {description}"
+            what = describe(raised)
+            assert "injected" in str(raised), f"a stage raised RuntimeError('injected'), step() raised {what}"
     drive.flush()
     clean = Drive(case, case.make_engine(2))
     clean.attach(0, 1)
     for _ in range(6):
-        clean.step_constant(0, 1)
+        clean.hold(0, 1)
     clean.flush()
     for index in (0, 1):
         got = drive.outputs[index]
@@ -440,7 +424,7 @@ def check_rollout_end(case: EngineCase) -> None:
 
 
 def _run_to_end(case: EngineCase, engine: RealtimeInterface) -> list[Any]:
-    """Step session 0 to the end of its rollout; return its outputs."""
+    """Session 0's rollout, stepped until its last chunk is out."""
     assert case.rollout_chunks is not None
     engine.attach(SessionInit(name_of(0), case.context(0)))
     results: list[StepResult] = []
@@ -453,7 +437,7 @@ def _run_to_end(case: EngineCase, engine: RealtimeInterface) -> list[Any]:
     ends = [number for number, result in enumerate(results, 1) if result.last]
     assert ends, f"no chunk of {len(results)} has last=True, EngineCase.rollout_chunks is {case.rollout_chunks}"
     assert ends == [case.rollout_chunks], f"chunk {ends[0]} has last=True, not chunk {case.rollout_chunks}"
-    engine.step({})  # discards chunks that a pipeline started beyond the end
+    engine.step({})  # what a pipeline had begun beyond the end is not shown
     return [result.output for result in results]
 
 
@@ -462,7 +446,7 @@ def check_replica_parity(case: EngineCase) -> None:
     batched = _run(case, case.make_engine(3), (0, 1, 2), steps=4)
     replicas = _run(case, ReplicaEngine(lambda: case.make_engine(1), max_sessions=3), (0, 1, 2), steps=4)
     for index in (0, 1, 2):
-        _assert_same(case, batched[index], replicas[index], f"session {index} batched compared to a replica")
+        _assert_same(case, batched[index], replicas[index], f"session {index} batched against a replica of its own")
 
 
 CHECKS: dict[str, Callable[[EngineCase], None]] = {

@@ -1,4 +1,4 @@
-"""A scripted engine that records all calls."""
+"""An engine that records its calls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..core.contract import AdmissionError, EngineManifest, SessionInit, StepRes
 
 
 class ScriptedChunk(NamedTuple):
-    """Output of :class:`ScriptedEngine`: everything that the chunk depends on."""
+    """A chunk of :class:`ScriptedEngine`: everything that it depends on."""
 
     session_id: str
     context: dict[str, Any]
@@ -19,7 +19,7 @@ class ScriptedChunk(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A recorded call: hook, argument and thread id."""
+    """A recorded call of a hook."""
 
     hook: str
     argument: Any
@@ -32,9 +32,9 @@ class ScriptedEngine:
     For failures, wrap it in :class:`~realtime_engine.testing.faults.FaultyEngine`.
 
     Args:
-        max_sessions: maximum number of attached sessions.
+        max_sessions: sessions that can be attached at once.
         rate_hz: chunks per second.
-        rollout_chunks: chunks per rollout; ``None`` for an unlimited rollout.
+        rollout_chunks: chunks after which a rollout ends; ``None``: it does not end.
     """
 
     def __init__(self, max_sessions: int = 8, rate_hz: float = 60.0, *, rollout_chunks: int | None = None) -> None:
@@ -45,15 +45,11 @@ class ScriptedEngine:
         self.calls: list[Call] = []
 
     def manifest(self) -> EngineManifest:
-        """Return the manifest."""
+        """Capacity and rate."""
         return self._manifest
 
     def attach(self, init: SessionInit) -> None:
-        """Attach a session.
-
-        Raises:
-            AdmissionError: the engine is full.
-        """
+        """Admit a session. Raises :class:`AdmissionError` when full."""
         self._record("attach", init.session_id)
         if init.session_id in self._contexts:
             return
@@ -63,7 +59,7 @@ class ScriptedEngine:
         self._ages[init.session_id] = 0
 
     def step(self, due: Mapping[str, Mapping[str, Any]]) -> list[StepResult]:
-        """Return a :class:`ScriptedChunk` for each due session."""
+        """Make one chunk for each due session, in order of attach."""
         self._record("step", {session_id: dict(given) for session_id, given in due.items()})
         return [self._advance(session_id, due[session_id]) for session_id in self._contexts if session_id in due]
 
@@ -72,18 +68,18 @@ class ScriptedEngine:
         self._record("finalize", list(session_ids))
 
     def detach(self, session_id: str) -> None:
-        """Detach a session; unknown ids are ignored."""
+        """Forget a session."""
         self._record("detach", session_id)
         self._contexts.pop(session_id, None)
         self._ages.pop(session_id, None)
 
     @property
     def active_sessions(self) -> int:
-        """Number of attached sessions."""
+        """Sessions attached."""
         return len(self._contexts)
 
     def calls_of(self, hook: str) -> list[Any]:
-        """Return the arguments of all calls of a hook, in order."""
+        """The arguments of each call of one hook."""
         return [call.argument for call in self.calls if call.hook == hook]
 
     def _advance(self, session_id: str, given: Mapping[str, Any]) -> StepResult:

@@ -1,4 +1,4 @@
-"""Fault injection at every hook of an engine or stage model."""
+"""Fault injection at every hook of an engine or of a stage model."""
 
 from __future__ import annotations
 
@@ -25,55 +25,53 @@ class _Fault:
 
 
 class FaultPlan:
-    """Defines which calls of which hooks fail, for which sessions and how often.
+    """Which calls of which hooks fail.
 
-    Hooks of an engine: ``attach``, ``step``, ``finalize``, ``detach``. Hooks of a model: ``seed``, ``detach``, and
-    ``hot``, ``deferred``, ``encode`` for its stages.
+    Hooks of an engine: ``attach``, ``step``, ``finalize``, ``detach``. Of a model: ``seed``, ``detach``, and ``hot``,
+    ``deferred``, ``encode`` for its stages.
 
     Args:
-        decide: optional callback, called with the name of the hook and the session ids of the call (rows for ``seed``);
-            returns the error to raise or ``None``.
+        decide: called for each call with the hook's name and the session ids concerned (rows, for ``seed``); returns
+            the error to raise or ``None``.
 
     Attributes:
-        raised: number of errors raised.
+        raised: errors raised so far.
     """
 
     def __init__(self, decide: Decide | None = None) -> None:
         self._decide = decide
         self._faults: list[_Fault] = []
         self._poisons: list[tuple[str, str, BaseException]] = []
-        self._lock = threading.Lock()  # guards the faults: hooks may be called from several threads
+        self._lock = threading.Lock()  # of the faults: hooks may be called from several threads
         self.raised = 0
 
     def fail(
         self, hook: str, error: BaseException, *, session_id: str | None = None, times: int = 1, skip: int = 0
     ) -> None:
-        """Make ``times`` calls of a hook fail, after ``skip`` successful ones.
+        """Make the next calls of a hook raise.
 
         Args:
-            hook: name of the hook.
-            error: the error to raise.
-            session_id: count only calls with this session; ``None`` for any call.
-            times: number of calls that fail.
-            skip: number of matching calls before the first failure.
+            hook: its name.
+            error: what they raise.
+            session_id: only calls that concern this session; ``None``: any.
+            times: how many calls.
+            skip: how many such calls succeed before.
         """
         self._faults.append(_Fault(hook, error, session_id, times, skip))
 
     def poison(self, hook: str, error: BaseException, *, session_id: str) -> None:
-        """Make a stage fail when it first reads the conditioning of a session.
-
-        A stage that does not read it does not fail.
+        """Make a stage raise in the middle: where it first reads the conditioning of a session.
 
         Args:
-            hook: name of the stage's hook.
-            error: the error to raise.
-            session_id: id of the session; the next call of the stage with it is affected.
+            hook: the stage's lane in lower case.
+            error: what the next such read raises. A stage that does not read the conditioning does not fail.
+            session_id: whose conditioning.
         """
         self._poisons.append((hook, session_id, error))
 
     @contextmanager
     def poisoned(self, hook: str, batch: StageBatch) -> Iterator[None]:
-        """Replace the conditioning of poisoned sessions while a stage runs."""
+        """While the context is open, replace the conditioning of poisoned sessions in a batch."""
         given: dict[str, Mapping[str, Any]] = {}
         for poison in list(self._poisons):
             poisoned_hook, session_id, error = poison
@@ -87,19 +85,19 @@ class FaultPlan:
             batch.conditioning.update(given)
 
     def check(self, hook: str, session_ids: Collection[str]) -> None:
-        """Raise the planned error of this call, if any."""
-        error = self._planned_error(hook, session_ids)
+        """Raise if this call is to fail."""
+        error = self._next_error(hook, session_ids)
         if error is None and self._decide is not None:
             error = self._decide(hook, session_ids)
         if error is not None:
             self.raised += 1
             raise error.with_traceback(None)
 
-    def _planned_error(self, hook: str, session_ids: Collection[str]) -> BaseException | None:
+    def _next_error(self, hook: str, session_ids: Collection[str]) -> BaseException | None:
         with self._lock:
             for fault in self._faults:
-                matches = fault.session_id is None or fault.session_id in session_ids
-                if fault.times > 0 and fault.hook == hook and matches:
+                concerned = fault.session_id is None or fault.session_id in session_ids
+                if fault.times > 0 and fault.hook == hook and concerned:
                     if fault.skip == 0:
                         fault.times -= 1
                         return fault.error
@@ -108,7 +106,7 @@ class FaultPlan:
 
 
 class _Poison(Mapping[str, Any]):
-    """Conditioning that raises an error when read."""
+    """Conditioning that raises when it is read."""
 
     def __init__(self, plan: FaultPlan, error: BaseException) -> None:
         self._plan = plan
@@ -129,38 +127,33 @@ class _Poison(Mapping[str, Any]):
 
 
 class FaultyEngine:
-    """Wraps an engine with a :class:`FaultPlan` checked before every hook; delegates all other attributes.
-
-    Args:
-        engine: the engine.
-        plan: the fault plan.
-    """
+    """An engine with a :class:`FaultPlan` in front of its hooks; all other attributes are the engine's."""
 
     def __init__(self, engine: RealtimeInterface, plan: FaultPlan) -> None:
         self._engine = engine
         self._plan = plan
 
     def manifest(self) -> EngineManifest:
-        """Return the wrapped manifest."""
+        """The engine's manifest."""
         return self._engine.manifest()
 
     def attach(self, init: SessionInit) -> None:
-        """Check the plan, then attach."""
+        """Fail or attach."""
         self._plan.check("attach", (init.session_id,))
         self._engine.attach(init)
 
     def step(self, due: Mapping[str, Mapping[str, Any]]) -> list[StepResult]:
-        """Check the plan, then step."""
+        """Fail or step."""
         self._plan.check("step", due.keys())
         return self._engine.step(due)
 
     def finalize(self, session_ids: list[str]) -> None:
-        """Check the plan, then finalize."""
+        """Fail or finalize."""
         self._plan.check("finalize", session_ids)
         self._engine.finalize(session_ids)
 
     def detach(self, session_id: str) -> None:
-        """Check the plan, then detach."""
+        """Fail or detach."""
         self._plan.check("detach", (session_id,))
         self._engine.detach(session_id)
 
@@ -169,11 +162,9 @@ class FaultyEngine:
 
 
 class FaultyModel:
-    """Wraps a stage model with a :class:`FaultPlan` checked before ``seed``, ``detach`` and each stage.
+    """A stage model with a :class:`FaultPlan` in front of ``seed``, ``detach`` and each stage.
 
-    Args:
-        model: the model.
-        plan: the fault plan.
+    All other attributes are the model's.
     """
 
     def __init__(self, model: StageModel, plan: FaultPlan) -> None:
@@ -181,20 +172,20 @@ class FaultyModel:
         self._plan = plan
 
     def manifest(self) -> EngineManifest:
-        """Return the wrapped manifest."""
+        """The model's manifest."""
         return self._model.manifest()
 
     def stages(self) -> list[Stage]:
-        """Return the stages, each with a check of the plan before it runs."""
+        """The model's stages, each behind the plan."""
         return [_FaultyStage(stage, self._plan) for stage in self._model.stages()]
 
     def seed(self, rows: Mapping[int, Mapping[str, Any]]) -> None:
-        """Check the plan, then seed."""
+        """Fail or seed."""
         self._plan.check("seed", [str(row) for row in rows])
         self._model.seed(rows)
 
     def detach(self, row: int, session_id: str) -> None:
-        """Check the plan, then detach."""
+        """Fail or detach."""
         self._plan.check("detach", (session_id,))
         self._model.detach(row, session_id)
 

@@ -1,4 +1,4 @@
-"""A sink that records the chunks and events of a session."""
+"""Records what an outbox sends to a session."""
 
 from __future__ import annotations
 
@@ -10,14 +10,10 @@ from ..core.outbox import Outbox, OutboxItem
 
 
 class RecordingSink:
-    """Reads one session of an outbox and records its items.
-
-    Args:
-        outbox: the outbox.
-        session_id: id of the session.
+    """Claims one session of an outbox and records its chunks and events.
 
     Attributes:
-        items: chunks and events in order of arrival.
+        items: chunks and events, in order.
     """
 
     def __init__(self, outbox: Outbox, session_id: str) -> None:
@@ -25,7 +21,7 @@ class RecordingSink:
         self.items: list[OutboxItem] = []
 
     def drain(self) -> list[OutboxItem]:
-        """Record and return all items available now, without waiting."""
+        """Record and return what is queued, without waiting."""
         taken: list[OutboxItem] = []
         while True:
             try:
@@ -35,21 +31,21 @@ class RecordingSink:
                 return taken
 
     async def run(self) -> None:
-        """Record until the outbox is closed and empty."""
+        """Record until the outbox is closed and read to its end."""
         async for item in self._reader:
             self.items.append(item)
 
     @property
     def chunks(self) -> list[Chunk]:
-        """Recorded chunks."""
+        """The chunks among the items."""
         return [item for item in self.items if isinstance(item, Chunk)]
 
     @property
     def events(self) -> list[SessionEvent]:
-        """Recorded events."""
+        """The events among the items."""
         return [item for item in self.items if isinstance(item, SessionEvent)]
 
     @property
     def dropped(self) -> int:
-        """Number of chunks dropped because the sink was too slow."""
+        """Chunks that the outbox dropped before they were read."""
         return self._reader.dropped
