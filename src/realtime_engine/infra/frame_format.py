@@ -63,9 +63,7 @@ def guess_format(output: Any) -> tuple[str, str]:
     fitting = _fitting(shape)
     if len(fitting) != 1:
         found = f"both {' and '.join(fitting)} fit" if fitting else "none fits"
-        raise given.mismatch(
-            f"a shape of one layout among {', '.join(LAYOUTS)}, but {found}; declare the layout"
-        )
+        raise given.mismatch(f"a shape of one layout among {', '.join(LAYOUTS)}, but {found}; declare the layout")
     if not given.is_bytes:
         raise given.mismatch(f"a value range beside the layout {fitting[0]!r}; {_hint(given)}")
     return fitting[0], "uint8"
