@@ -1,4 +1,4 @@
-"""A serve loop that moves one round at a time, and engines whose chunks say what they were made from."""
+"""A serve loop that runs one round at a time, and engines whose chunks hold what they were made from."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ TIMEOUT_S = 60.0
 
 
 class BatonClock:
-    """A clock that stops the loop's thread at each wait until the test lets it go on; only one of the two runs.
+    """A clock that blocks the loop's thread at each wait until the test resumes it, so that only one of the two runs.
 
-    Time stands still except that a wait which nobody interrupts ends at its moment, and when a test moves it.
+    Time advances only when a wait ends without an interruption, to its deadline, and when a test moves it.
     """
 
     def __init__(self) -> None:

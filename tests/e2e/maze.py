@@ -11,7 +11,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
 
 if TYPE_CHECKING:
@@ -85,10 +85,14 @@ class MazeServer:
         """What it has written so far."""
         return "".join(self._output)
 
-    def viewers(self) -> list[int]:
-        """How many watch each session."""
+    def sessions(self) -> list[dict[str, Any]]:
+        """All sessions, as the server describes them."""
         with urlopen(self.url + "api/sessions", timeout=60) as answer:
-            return [session["viewers"] for session in json.load(answer)["sessions"]]
+            return list(json.load(answer)["sessions"])
+
+    def viewers(self) -> list[int]:
+        """The number of viewers of each session."""
+        return [session["viewers"] for session in self.sessions()]
 
     def _read(self) -> None:
         assert self._process.stdout is not None

@@ -44,7 +44,7 @@ def browser(wire: Network, playwright: Playwright, chromium: str, tmp_path: Path
     browser.close()
 
 
-def test_the_picture_goes_on_after_the_network_is_back(wire: Network, server: MazeServer, visit: Opener) -> None:
+def test_video_resumes_after_a_network_outage(wire: Network, server: MazeServer, visit: Opener) -> None:
     walker = visit(server).until_live()
     with wire.blackout():
         time.sleep(BLACKOUT_S)

@@ -69,7 +69,7 @@ class Walker:
         wanted = {"frames": STILL_FRAMES, "most": STILL, "patience": patience_ms}
         self.page.evaluate("wanted => sight.untilStill(wanted)", wanted)
 
-    def until_recoloured(self, name: str, least: float) -> None:
+    def until_recolored(self, name: str, least: float) -> None:
         """Wait until the mean difference to the picture that was kept is ``least`` or more."""
         self._until(name, "mean", least=least)
 

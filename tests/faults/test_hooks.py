@@ -145,7 +145,7 @@ def test_a_replica_child_that_cannot_seed(name: str) -> None:
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError])
 @pytest.mark.parametrize("hook", ["hot", "deferred", "encode", "seed", "detach"])
 @pytest.mark.parametrize("name", [name for name in ENGINES if name not in ("scripted", *REPLICAS)])
-def test_exceptions_that_are_no_exception(name: str, hook: str, error: type[BaseException]) -> None:
+def test_base_exceptions_in_hooks(name: str, hook: str, error: type[BaseException]) -> None:
     """Thirty rounds of what would end an interpreter, in every hook of a model."""
     target = Target(hook, error)
     plan = FaultPlan(target)
@@ -172,7 +172,7 @@ def test_exceptions_that_are_no_exception(name: str, hook: str, error: type[Base
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
 @pytest.mark.parametrize("hook", ["attach", "hot", "finalize"])
 @pytest.mark.parametrize("name", REPLICAS)
-def test_a_replica_child_that_wants_to_end_the_process(name: str, hook: str, error: type[BaseException]) -> None:
+def test_a_replica_child_that_raises_system_exit(name: str, hook: str, error: type[BaseException]) -> None:
     target = Target(hook, error)
     plan = FaultPlan(target)
     with Served(ENGINES[name](4, plan, plan)) as served:
@@ -190,7 +190,7 @@ def test_a_replica_child_that_wants_to_end_the_process(name: str, hook: str, err
 
 
 @pytest.mark.parametrize("name", list(ENGINES))
-def test_ten_failures_in_a_row_are_told_and_end_the_session(name: str) -> None:
+def test_ten_failures_in_a_row_are_reported_and_end_the_session(name: str) -> None:
     target = Target("step")
     plan = FaultPlan(target)
     with Served(ENGINES[name](4, plan, FaultPlan())) as served:
@@ -238,7 +238,7 @@ def test_a_transient_error_costs_only_the_failed_ticks(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", list(ENGINES))
-def test_a_session_that_fails_every_other_time_does_not_drag_the_others_along(name: str) -> None:
+def test_a_session_that_fails_every_other_step_does_not_affect_the_others(name: str) -> None:
     calls = 0
 
     def decide(hook: str, ids: Collection[str]) -> BaseException | None:
@@ -260,7 +260,7 @@ def test_a_session_that_fails_every_other_time_does_not_drag_the_others_along(na
 
 
 @pytest.mark.parametrize("name", list(ENGINES))
-def test_when_the_engine_fails_everybody_it_is_over_for_everybody(name: str) -> None:
+def test_an_engine_that_fails_every_session_ends_every_session(name: str) -> None:
     plan = FaultPlan()
     with Served(ENGINES[name](8, plan, FaultPlan())) as served:
         names = [f"s{number}" for number in range(8)]
@@ -277,7 +277,7 @@ def test_when_the_engine_fails_everybody_it_is_over_for_everybody(name: str) -> 
         assert served.clock.waits[-1] is None
 
 
-def test_a_pipeline_that_dies_while_everybody_is_paused_does_not_end_the_loop() -> None:
+def test_a_pipeline_that_dies_while_all_sessions_are_paused_does_not_end_the_loop() -> None:
 
     plan = FaultPlan()
     with Served(ENGINES["pipelined"](2, plan, FaultPlan())) as served:
@@ -290,7 +290,7 @@ def test_a_pipeline_that_dies_while_everybody_is_paused_does_not_end_the_loop() 
         assert [type(event).__name__ for event in served.events("a")] == ["Attached", "ActiveChanged"]
 
 
-def test_a_seed_that_is_never_ready_harms_nobody() -> None:
+def test_a_seed_that_is_never_ready_affects_no_other_session() -> None:
     class Never(EchoModel):
         def seed_ready(self, pending: Mapping[int, Any]) -> bool:
             raise SystemExit(1)
@@ -330,7 +330,7 @@ def test_a_wrong_return_type_is_the_culprits_failure(rubbish: Any) -> None:
 
 
 @pytest.mark.parametrize("hook", ["attach", "step", "finalize", "detach", "reset"])
-def test_async_hooks_are_refused_and_the_loop_lives(hook: str) -> None:
+def test_async_hooks_are_refused_and_the_loop_continues(hook: str) -> None:
     async def hanging(*args: Any) -> None:
         await asyncio.Event().wait()
 
@@ -363,7 +363,7 @@ def test_results_for_foreign_ids_a_thousand_times() -> None:
         assert served.monitor.snapshot().foreign == 2 * served.monitor.ticks
 
 
-def test_a_step_failure_that_names_strangers_harms_nobody() -> None:
+def test_a_step_failure_that_names_unknown_sessions_affects_no_session() -> None:
     class Confused(ScriptedEngine):
         def step(self, due: Mapping[str, Any]) -> list[StepResult]:
             raise StepFailure({"nobody": RuntimeError("x"), "": None}, super().step(due))  # type: ignore[dict-item]
@@ -446,7 +446,7 @@ def test_edges_that_wait_for_an_encode_survive_a_failed_step(options: dict[str, 
         assert seen == ["press", "release"]
 
 
-def test_an_encode_that_always_fails_on_its_thread_is_told_and_bounded() -> None:
+def test_an_encode_that_always_fails_on_its_thread_is_reported_and_bounded() -> None:
     """The row alternates between an encode that fails and chunks of the old value, or the session ends."""
 
     plan = FaultPlan(lambda hook, ids: OSError("no text model") if hook == "encode" and "bad" in ids else None)
@@ -553,7 +553,7 @@ def test_attach_is_not_retried_by_the_loop() -> None:
         assert plan.raised == 1
 
 
-def test_admission_is_no_error_worth_a_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refused_admission_is_not_logged_as_an_error(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG), Served(ScriptedEngine(max_sessions=1)) as served:
         served.do(Attach("a"), Attach("b"))
         assert not [record for record in caplog.records if record.levelno >= logging.WARNING]

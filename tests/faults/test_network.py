@@ -34,26 +34,26 @@ def test_an_offer_is_refused_without_udp_to_the_only_relay(wire: Network) -> Non
     assert "try again later" in str(answered["refused"])
 
 
-def test_a_viewer_comes_by_the_public_address_through_a_nat(wire: Network) -> None:
+def test_a_viewer_connects_to_the_public_address_through_a_nat(wire: Network) -> None:
     with wire.translated(PUBLIC_ADDRESS), scene(wire, public_address=PUBLIC_ADDRESS) as playing:
         assert not playing.is_over()
 
 
 @pytest.mark.parametrize(("probability", "delay_ms"), [(0.10, 0), (0.02, 50)])
-def test_the_picture_goes_on_while_packets_are_lost(wire: Network, probability: float, delay_ms: int) -> None:
+def test_video_continues_while_packets_are_lost(wire: Network, probability: float, delay_ms: int) -> None:
     with scene(wire, codec="VP8", bitrate=BITRATE, delay_ms=delay_ms) as playing, wire.loss(probability):
         playing.wait_for_pictures(60, time.monotonic())
         assert not playing.is_over()
 
 
-def test_the_picture_goes_on_over_a_link_that_narrows(wire: Network) -> None:
+def test_video_continues_when_the_bandwidth_drops(wire: Network) -> None:
     with scene(wire, codec="VP8", bitrate=BITRATE) as playing, wire.limit(NARROW_KBIT, 100):
         playing.wait_for_rate(1.3e3 * NARROW_KBIT)
         playing.wait_for_pictures(30, time.monotonic())
         assert not playing.is_over()
 
 
-def test_the_picture_comes_back_after_a_blackout(wire: Network) -> None:
+def test_video_resumes_after_a_blackout(wire: Network) -> None:
     with scene(wire, codec="VP8", bitrate=BITRATE) as playing:
         with wire.blackout():
             time.sleep(2.0)

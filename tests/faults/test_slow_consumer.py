@@ -62,7 +62,7 @@ async def test_a_consumer_20_times_slower_costs_the_others_no_chunk() -> None:
     assert len(seen["slow"]) < 20
 
 
-def test_drops_are_the_slow_ones_own_and_the_oldest_go_first() -> None:
+def test_only_the_slow_consumer_loses_chunks_oldest_first() -> None:
     with Served(ScriptedEngine(), maxsize=5) as served:
         slow = served.outbox.session("slow")
         served.inbox.put_nowait(Attach("slow"))

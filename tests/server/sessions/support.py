@@ -1,4 +1,4 @@
-"""A session whose engine is played by the test: it reads what was put into the inbox and fills the outbox."""
+"""A session without an engine: the test reads its messages from the inbox, and replies through the outbox."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Message = TypeVar("Message", bound=InboxMsg)
 
 
 class RecordingInbox(Inbox):
-    """An inbox that keeps what was put into it."""
+    """An inbox that records its messages."""
 
     def __init__(self) -> None:
         super().__init__()
