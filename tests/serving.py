@@ -1,4 +1,4 @@
-"""A serve loop that runs one round at a time, and engines whose chunks show what produced them."""
+"""A serve loop that runs one round at a time, and engines whose chunks hold what they were made from."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ TIMEOUT_S = 60.0
 
 
 class BatonClock:
-    """A clock that blocks the loop's thread at each wait until the test resumes it: only one of the two runs.
+    """A clock that blocks the loop's thread at each wait until the test resumes it, so that only one of the two runs.
 
-    Time advances only when a wait is not interrupted, to the end of that wait, and when a test advances it.
+    Time advances only when a wait ends without an interruption, to its deadline, and when a test moves it.
     """
 
     def __init__(self) -> None:

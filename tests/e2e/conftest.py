@@ -64,7 +64,7 @@ def server(chromium: str) -> Iterator[MazeServer]:
 @pytest.fixture
 def small_server(chromium: str) -> Iterator[MazeServer]:
     """One place, given back soon. A test names it before ``visit``: pages are closed before it ends."""
-    with MazeServer("--max-sessions", "1", "--idle-timeout", "1", "--viewer-grace", "0.5") as server:
+    with MazeServer("--max-sessions", "1", "--idle-timeout", "3", "--viewer-grace", "0.5") as server:
         yield server
 
 

@@ -62,6 +62,6 @@ def test_the_page_reports_unreadable_weights(chromium: str, visit: Opener, tmp_p
     path.write_bytes(b"no weights")
     with MazeServer("--height", "212", "--weights", str(path), demo="dream") as server:
         page = visit(server).page
-        expect(page.locator("#overlay")).to_contain_text("is no safetensors file, or damaged")
+        expect(page.locator("#overlay")).to_contain_text("is not a safetensors file or is damaged")
         expect(page.locator("#overlay")).to_contain_text(path.name)
         page.context.close()

@@ -16,7 +16,15 @@ from typing import Any
 from realtime_engine.infra.encoding import Codec
 from realtime_engine.infra.frame import Frame, FrameId
 from realtime_engine.infra.publisher import FramePublisher
-from realtime_engine.infra.webrtc import IceConfig, IceServer, NoCandidatesError, SharedVideo, UdpPorts, ViewerPeer
+from realtime_engine.infra.webrtc import (
+    IceConfig,
+    IceServer,
+    NoCandidatesError,
+    PeerOptions,
+    SharedVideo,
+    UdpPorts,
+    ViewerPeer,
+)
 
 from .scene_picture import FPS, ScenePictures
 
@@ -78,7 +86,7 @@ async def main(options: dict[str, Any]) -> None:
             on_controls=lambda text: [text],
             on_closed=lambda reason: (write(closed=reason.value), closed.set())[0],
             codecs=codecs,
-            ice=ice,
+            options=PeerOptions(ice=ice),
             message=report_sent,
         )
     except NoCandidatesError as error:

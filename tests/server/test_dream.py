@@ -16,7 +16,7 @@ from .support import until
 
 @pytest.mark.parametrize(
     ("content", "text"),
-    [(None, "there is no weight file"), (b"x" * 500, "is no safetensors file, or damaged"), (b"", "or damaged")],
+    [(None, "does not exist"), (b"x" * 500, "is not a safetensors file or is damaged"), (b"", "or is damaged")],
 )
 async def test_unreadable_weights_are_reported_to_every_client(
     tmp_path: Path, content: bytes | None, text: str
@@ -36,5 +36,5 @@ async def test_unreadable_weights_are_reported_to_every_client(
                 assert str(path) in answer.json()["detail"] and text in answer.json()["detail"]
             described = (await client.get("/api/demo")).json()
             assert described["state"] == "failed" and text in described["error"]
-            assert "train others with" in described["error"]
+            assert "train new ones with" in described["error"]
             assert (await client.get("/healthz")).status_code == 200

@@ -142,11 +142,13 @@ class RollingWindow(Ring):
 
     def record(self, duration_ns: int) -> None:
         """Add a duration; a negative one counts as 0."""
-        value = min(max(duration_ns, 0), _MAX_VALUE)
+        value = duration_ns if 0 <= duration_ns <= _MAX_VALUE else min(max(duration_ns, 0), _MAX_VALUE)
         self._sum_ns += value
         if value > self._peak_ns:
             self._peak_ns = value
-        self.append(value)
+        ring = self._ring
+        ring[self.count % len(ring)] = value
+        self.count += 1
 
     def snapshot(self) -> WindowSnapshot:
         """The state now; sorts the window."""

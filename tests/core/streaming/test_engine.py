@@ -745,6 +745,8 @@ async def test_the_monitor_counts_what_a_stage_graph_does(model: CountingModel) 
         stranger.put(Reset("nobody"))
         await stranger.event(Rejected)
         await player.chunks(10)
+        player.put(SetActive("a", False))
+        await player.event(ActiveChanged)  # nothing is in flight
         now = monitor.snapshot()
         assert now.chunks >= 14 and now.ticks >= now.chunks and now.steps >= 2 * now.chunks
         assert (now.failed, now.rejected) == (1, 1)
@@ -754,8 +756,8 @@ async def test_the_monitor_counts_what_a_stage_graph_does(model: CountingModel) 
         assert now.pipeline.stages["act"].failed == 1 and now.pipeline.stages["plan"].failed == 0
         for stage in now.pipeline.stages.values():
             assert stage.admitted >= stage.completed >= 14
-            assert stage.run.count == stage.mailbox.count == stage.completed
-            assert stage.queue.count == stage.admitted
+            assert stage.run.count == stage.mailbox.count == stage.queue.count == stage.completed
+            assert stage.in_flight == stage.waiting == 0
             assert sum(total.intervals for total in stage.idle.values()) >= 10
         assert now.pipeline.first_output.count == 2  # of the rollout that failed, and of the next
         assert now.pipeline.chunk_period.count >= 12

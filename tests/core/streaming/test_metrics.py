@@ -8,10 +8,12 @@ import statistics
 import pytest
 
 from realtime_engine.core.clock import NS_PER_S
+from realtime_engine.core.monitor import IdleTotal
 from realtime_engine.core.streaming.metrics import (
     PipelineTotals,
     SessionRecord,
     StageRecord,
+    StageStatistics,
     StreamingLatencySummary,
     StreamingStageTiming,
     WaitReason,
@@ -149,3 +151,71 @@ def test_why_a_stage_was_idle(times: tuple[float, float, float, float], hold: in
     (interval,) = record.idle_intervals("a", ("x", "y"))
     assert interval.reason == reason
     assert interval.idle_seconds == pytest.approx(max(0.0, times[1] - 10.0))
+
+
+def completed(
+    record: StageRecord,
+    statistics: StageStatistics,
+    seq: int,
+    times: tuple[float, float, float, float],
+    reason: int = 0,
+) -> None:
+    ready, admitted, begun, end = map(ns, times)
+    record.ready(seq, ready)
+    record.admitted(seq, admitted, reason, 0b01)
+    record.begun(seq, begun)
+    statistics.admitted += 1
+    statistics.add(record.completed(seq, end))
+
+
+def test_a_stage_sums_up_the_phases_and_idle_intervals_of_all_sessions() -> None:
+    statistics, sessions = StageStatistics(), [StageRecord(4), StageRecord(4)]
+    for record in sessions:
+        completed(record, statistics, 0, (0.0, 1.0, 3.0, 6.0))
+        completed(record, statistics, 1, (8.0, 8.0, 8.0, 9.0))  # waited for its input
+        completed(record, statistics, 2, (8.5, 9.0, 9.0, 10.0))  # at once
+        completed(record, statistics, 3, (9.0, 12.0, 12.0, 13.0), WaitReason.STAGE_CAPACITY)
+    snapshot = statistics.snapshot(("x", "y"), waiting=2, in_flight=1)
+    assert (snapshot.admitted, snapshot.completed, snapshot.failed) == (8, 8, 0)
+    assert (snapshot.waiting, snapshot.in_flight) == (2, 1)
+    assert [(w.count, w.sum_ns, w.peak_ns) for w in (snapshot.queue, snapshot.mailbox, snapshot.run)] == [
+        (8, ns(9.0), ns(3.0)),
+        (8, ns(4.0), ns(2.0)),
+        (8, ns(12.0), ns(3.0)),
+    ]
+    assert snapshot.run.newest == tuple(ns(s) for s in (1, 1, 1, 1, 1, 1, 3, 3))
+    assert snapshot.idle == {
+        "continuous": IdleTotal(2, 0),
+        "stage_capacity": IdleTotal(2, ns(4.0)),
+        "x": IdleTotal(2, ns(4.0)),
+    }
+
+
+def test_a_stage_counts_everything_and_keeps_the_newest_512() -> None:
+    statistics, record = StageStatistics(), StageRecord(4)
+    for seq in range(2000):
+        completed(record, statistics, seq, (2 * seq, 2 * seq, 2 * seq, 2 * seq + (seq >= 1500)))
+        if seq in (100, 600, 1100):
+            assert statistics.snapshot(("x",)).run.count == seq + 1
+    run, idle = statistics.snapshot(("x",)).run, statistics.snapshot(("x",)).idle
+    assert (run.count, run.sum_ns, run.peak_ns) == (2000, ns(500), ns(1.0))
+    assert run.newest == (0,) * 12 + (ns(1.0),) * 500
+    assert sum(total.intervals for total in idle.values()) == 1999
+
+
+def test_a_sequence_whose_row_is_gone_is_only_counted() -> None:
+    statistics, record = StageStatistics(), StageRecord(2)
+    for seq in range(5):
+        record.ready(seq, ns(seq))
+    statistics.add(record.completed(0, ns(9.0)))
+    snapshot = statistics.snapshot(())
+    assert (snapshot.completed, snapshot.run.count, snapshot.idle) == (1, 0, {})
+
+
+def test_an_actor_that_does_not_begin_has_no_mailbox_time() -> None:
+    statistics, record = StageStatistics(), StageRecord(2)
+    record.ready(0, ns(1.0))
+    record.admitted(0, ns(2.0), 0, 0)
+    statistics.add(record.completed(0, ns(5.0)))
+    snapshot = statistics.snapshot(())
+    assert (snapshot.mailbox.sum_ns, snapshot.run.sum_ns) == (0, ns(3.0))

@@ -24,6 +24,7 @@ class StageTable:
         outputs: artifact -> number of the output, for what leaves the pipeline here.
         sources: the stages whose edges arrive here: they may go on when this one takes something.
         ingress: whether an input of the pipeline is queued here.
+        full_mask: all bits of what a sequence needs here.
     """
 
     index: int
@@ -37,11 +38,7 @@ class StageTable:
     outputs: Mapping[str, int]
     sources: tuple[int, ...]
     ingress: bool
-
-    @property
-    def full_mask(self) -> int:
-        """All bits of what a sequence needs here."""
-        return (1 << len(self.queued)) - 1
+    full_mask: int
 
 
 class PipelineGraph:
@@ -108,6 +105,7 @@ class PipelineGraph:
                 sorted({self.index[edge.source_stage] for edge in arriving if edge.source_stage is not None})
             ),
             ingress=any(edge.source_stage is None and edge.kind == "queue" for edge in arriving),
+            full_mask=(1 << len(queued)) - 1,
         )
 
 

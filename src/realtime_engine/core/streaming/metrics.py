@@ -11,11 +11,15 @@ from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..clock import NS_PER_S
 from ..monitor import IdleTotal, PipelineSnapshot, StageSnapshot
-from ..statistics import Ring, RollingWindow, quantile
+from ..statistics import WINDOW_SIZE, Ring, RollingWindow, WindowSnapshot, quantile
 from .types import ControlStamp
 
 __all__ = ["StreamingLatencySummary", "StreamingSessionMetrics", "StreamingStageIdleInterval", "StreamingStageTiming"]
@@ -114,9 +118,9 @@ class SessionRecord:
     def __init__(self, window: int, totals: PipelineTotals) -> None:
         self.accepted = Ring(window)  # by sequence: when it had all its inputs
         self.emitted = Ring(window)  # by sequence: when all its outputs could be read
-        self.first_output = RollingWindow(1)
-        self.control_to_output = RollingWindow(window)
-        self.chunk_period = RollingWindow(window)
+        self.first_output = Ring(1)
+        self.control_to_output = Ring(window)
+        self.chunk_period = Ring(window)
         self._totals = totals
         self._first_accepted_ns = 0
         self._seen_controls: dict[str, int] = {}
@@ -131,14 +135,14 @@ class SessionRecord:
         """An output can be read."""
         if self.first_output.count == 0:
             latency_ns = now_ns - self._first_accepted_ns
-            self.first_output.record(latency_ns)
+            self.first_output.append(latency_ns)
             self._totals.first_output.record(latency_ns)
 
     def on_chunk(self, sequence_id: int, now_ns: int, controls: Mapping[str, ControlStamp] | None) -> None:
         """All outputs of a sequence can be read; ``controls`` is ``None`` in a pipeline that has none."""
         previous_ns = self.emitted.at(sequence_id - 1)
         if previous_ns is not None:
-            self.chunk_period.record(now_ns - previous_ns)
+            self.chunk_period.append(now_ns - previous_ns)
             self._totals.chunk_period.record(now_ns - previous_ns)
         self.emitted.append(now_ns)
         if controls is None:
@@ -152,7 +156,7 @@ class SessionRecord:
                 self._record_control_latency(now_ns - set_ns)
 
     def _record_control_latency(self, latency_ns: int) -> None:
-        self.control_to_output.record(latency_ns)
+        self.control_to_output.append(latency_ns)
         self._totals.control_to_output.record(latency_ns)
 
     def snapshot(self) -> StreamingSessionMetrics:
@@ -171,14 +175,21 @@ def pipeline_snapshot(
     stages: Mapping[str, StageSnapshot], record: PipelineTotals | SessionRecord, chunk_duration_s: float
 ) -> PipelineSnapshot:
     """These stages with the latencies and periods of ``record``; a chunk plays for ``chunk_duration_s``."""
-    chunk_period = record.chunk_period.snapshot()
+    chunk_period = _window(record.chunk_period)
     return PipelineSnapshot(
         stages=stages,
-        first_output=record.first_output.snapshot(),
-        control_to_output=record.control_to_output.snapshot(),
+        first_output=_window(record.first_output),
+        control_to_output=_window(record.control_to_output),
         chunk_period=chunk_period,
         real_time_factor=chunk_period.p95_ns / NS_PER_S / chunk_duration_s if chunk_period.count else None,
     )
+
+
+def _window(durations: Ring) -> WindowSnapshot:
+    if isinstance(durations, RollingWindow):
+        return durations.snapshot()
+    values = sorted(durations.values())
+    return WindowSnapshot(len(values), sum(values), max(values, default=0), tuple(values))
 
 
 def _in_seconds(times: Ring) -> tuple[tuple[int, float], ...]:
@@ -267,13 +278,19 @@ def named(mask: int, queued: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for place, name in enumerate(queued) if mask >> place & 1)
 
 
-SEQUENCE, READY, ADMITTED, BEGUN, COMPLETED, WAIT_REASON, MISSING = range(7)
-FIELDS = 7
-FRESH = array("q", [-1, NEVER, NEVER, NEVER, NEVER, 0, 0])
+SEQUENCE, READY, ADMITTED, BEGUN, COMPLETED, WAIT_REASON, MISSING, PREVIOUS = range(8)
+FIELDS = 8
+FRESH = array("q", [-1, NEVER, NEVER, NEVER, NEVER, 0, 0, NEVER])
 
 
 class StageSpanNs(NamedTuple):
-    """One sequence of a session at a stage, in nanoseconds; ``NEVER`` for what has not happened."""
+    """One sequence of a session at a stage, in nanoseconds; ``NEVER`` for what has not happened.
+
+    Attributes:
+        wait_reason, missing: what kept it, once its inputs were there, and the mask of the inputs that were missing
+            when the previous sequence was completed.
+        previous_ns: when the previous sequence was completed, if that was before the admission of this one.
+    """
 
     sequence_id: int
     ready_ns: int
@@ -282,6 +299,7 @@ class StageSpanNs(NamedTuple):
     completed_ns: int
     wait_reason: int
     missing: int
+    previous_ns: int
 
 
 class StageRecord:
@@ -308,30 +326,28 @@ class StageRecord:
         if sequence_id > self.newest:
             self.newest = sequence_id
 
-    def admitted(self, sequence_id: int, now_ns: int, wait_reason: int, missing: int) -> int:
-        """Returns when the inputs were ready, ``NEVER`` when that is not known any more."""
+    def admitted(self, sequence_id: int, now_ns: int, wait_reason: int, missing: int) -> None:
         start, table = sequence_id % self._size * FIELDS, self._table
-        if table[start] != sequence_id:
-            return NEVER
-        table[start + ADMITTED] = now_ns
-        table[start + WAIT_REASON] = wait_reason
-        table[start + MISSING] = missing
-        return table[start + READY]
+        if table[start] == sequence_id:
+            table[start + ADMITTED] = now_ns
+            table[start + WAIT_REASON] = wait_reason
+            table[start + MISSING] = missing
+            before = (sequence_id - 1) % self._size * FIELDS
+            if table[before] == sequence_id - 1:
+                table[start + PREVIOUS] = table[before + COMPLETED]
 
     def begun(self, sequence_id: int, now_ns: int) -> None:
         start = sequence_id % self._size * FIELDS
         if self._table[start] == sequence_id:
             self._table[start + BEGUN] = now_ns
 
-    def completed(self, sequence_id: int, now_ns: int) -> None:
-        start = sequence_id % self._size * FIELDS
-        if self._table[start] == sequence_id:
-            self._table[start + COMPLETED] = now_ns
-
-    def completed_ns(self, sequence_id: int) -> int:
-        """When a sequence was completed, or ``NEVER``."""
-        start = sequence_id % self._size * FIELDS
-        return self._table[start + COMPLETED] if self._table[start] == sequence_id else NEVER
+    def completed(self, sequence_id: int, now_ns: int) -> array[int] | None:
+        """Returns the row of the sequence, ``None`` when a newer one has it."""
+        start, table = sequence_id % self._size * FIELDS, self._table
+        if table[start] != sequence_id:
+            return None
+        table[start + COMPLETED] = now_ns
+        return table[start : start + FIELDS]
 
     def spans(self) -> Iterator[StageSpanNs]:
         """The newest sequences, oldest first."""
@@ -372,17 +388,9 @@ class StageRecord:
             for before, after, idle_ns, code in self._idle()
         )
 
-    def add_to(self, stage: StageStatistics) -> None:
-        """Record the times of these sequences."""
-        for span in self.spans():
-            if span.admitted_ns != NEVER:
-                stage.queue.record(span.admitted_ns - span.ready_ns)
-            if span.completed_ns != NEVER:
-                begun_ns = span.admitted_ns if span.begun_ns == NEVER else span.begun_ns
-                stage.mailbox.record(begun_ns - span.admitted_ns)
-                stage.run.record(span.completed_ns - begun_ns)
-        for _, _, idle_ns, code in self._idle():
-            stage.record_idle(idle_ns, code)
+    def rows(self) -> Iterator[StageSpanNs]:
+        """The newest completed sequences."""
+        return (span for span in self.spans() if span.completed_ns != NEVER)
 
     def _idle(self) -> Iterator[tuple[StageSpanNs, StageSpanNs, int, int]]:
         """Neighboring sequences, the idle time between them, and its reason."""
@@ -402,38 +410,29 @@ def _seconds(at_ns: int) -> float | None:
 
 
 class StageStatistics:
-    """What a stage does, over all sessions; the figures are those of :class:`StageSnapshot`."""
+    """What a stage does, over all sessions; the figures are those of :class:`StageSnapshot`.
 
-    __slots__ = ("admitted", "completed", "failed", "queue", "mailbox", "run", "_idle")
+    The rows of completed sequences are only collected here, by the scheduler, and evaluated in batches or when they are
+    read: that costs a tenth of evaluating one at a time.
+    """
+
+    __slots__ = ("admitted", "completed", "failed", "_state")
 
     def __init__(self) -> None:
         self.admitted = 0
         self.completed = 0
         self.failed = 0
-        self.queue = RollingWindow()
-        self.mailbox = RollingWindow()
-        self.run = RollingWindow()
-        self._idle: dict[int, list[int]] = {}  # reason -> [intervals, nanoseconds]
+        self._state = (_EMPTY, array("q"))  # one attribute, so that a reader sees both at the same moment
 
-    def on_admitted(self, now_ns: int, ready_ns: int) -> None:
-        self.admitted += 1
-        if ready_ns != NEVER:
-            self.queue.record(now_ns - ready_ns)
-
-    def on_completed(self, now_ns: int, admitted_ns: int, begun_ns: int | None) -> None:
+    def add(self, row: array[int] | None) -> None:
+        """A sequence was completed; ``row`` is its row of the :class:`StageRecord`, if it is still there."""
         self.completed += 1
-        if begun_ns is None:
-            begun_ns = admitted_ns
-        self.mailbox.record(begun_ns - admitted_ns)
-        self.run.record(now_ns - begun_ns)
-
-    def record_idle(self, idle_ns: int, code: int) -> None:
-        """An idle interval, by :func:`idle_reason`."""
-        total = self._idle.get(code)
-        if total is None:
-            total = self._idle[code] = [0, 0]
-        total[0] += 1
-        total[1] += idle_ns
+        if row is None:
+            return
+        totals, rows = self._state
+        rows += row
+        if len(rows) >= WINDOW_SIZE * FIELDS:
+            self._state = (totals.plus(rows), array("q"))
 
     def snapshot(self, queued: tuple[str, ...], waiting: int = 0, in_flight: int = 0) -> StageSnapshot:
         """The figures now.
@@ -443,17 +442,82 @@ class StageStatistics:
             waiting: chunks that have their inputs and wait for admission.
             in_flight: chunks that the actor has.
         """
-        idle: dict[str, IdleTotal] = {}
-        for code, (count, idle_ns) in sorted(dict(self._idle).items()):
-            idle[reason_name(code, queued)] = IdleTotal(count, idle_ns)
+        totals, rows = self._state
+        totals = totals.plus(rows[:])
+        queue, mailbox, run = totals.windows()
         return StageSnapshot(
             admitted=self.admitted,
             completed=self.completed,
             failed=self.failed,
             waiting=waiting,
             in_flight=in_flight,
-            queue=self.queue.snapshot(),
-            mailbox=self.mailbox.snapshot(),
-            run=self.run.snapshot(),
-            idle=idle,
+            queue=queue,
+            mailbox=mailbox,
+            run=run,
+            idle={reason_name(code, queued): total for code, total in sorted(totals.idle.items())},
         )
+
+
+Rows: TypeAlias = "NDArray[np.int64]"
+
+
+@dataclass(frozen=True, eq=False)
+class StageTotals:
+    """Evaluated rows of a stage.
+
+    Attributes:
+        count: rows evaluated.
+        sums, peaks: sum and maximum of the three phases: queue, mailbox, run.
+        newest: durations of the phases of the newest rows, (512, 3) at most.
+        idle: reason -> idle intervals.
+    """
+
+    count: int
+    sums: tuple[int, ...]
+    peaks: tuple[int, ...]
+    newest: Rows
+    idle: Mapping[int, IdleTotal]
+
+    def plus(self, flat: array[int]) -> StageTotals:
+        """With more rows, one after another."""
+        table = np.array(flat, np.int64).reshape(-1, FIELDS)
+        if not len(table):
+            return self
+        begun_ns = np.where(table[:, BEGUN] == NEVER, table[:, ADMITTED], table[:, BEGUN])
+        moments = np.stack([table[:, READY], table[:, ADMITTED], begun_ns, table[:, COMPLETED]], 1)
+        phases = np.maximum(np.diff(moments, axis=1), 0)
+        return StageTotals(
+            self.count + len(table),
+            tuple(total + added for total, added in zip(self.sums, phases.sum(0).tolist(), strict=True)),
+            tuple(max(pair) for pair in zip(self.peaks, phases.max(0).tolist(), strict=True)),
+            np.concatenate([self.newest, phases])[-WINDOW_SIZE:],
+            _add_idle(self.idle, table),
+        )
+
+    def windows(self) -> list[WindowSnapshot]:
+        """The phases, in order."""
+        return [
+            WindowSnapshot(self.count, total, peak, tuple(np.sort(durations).tolist()))
+            for total, peak, durations in zip(self.sums, self.peaks, self.newest.T, strict=True)
+        ]
+
+
+_EMPTY = StageTotals(0, (0, 0, 0), (0, 0, 0), np.zeros((0, 3), np.int64), MappingProxyType({}))
+
+
+def _add_idle(totals: Mapping[int, IdleTotal], table: Rows) -> dict[int, IdleTotal]:
+    """``totals`` with the idle intervals before these sequences; the first of a session has none before it."""
+    later = table[table[:, SEQUENCE] > 0]
+    previous_ns = np.where(later[:, PREVIOUS] == NEVER, later[:, ADMITTED], later[:, PREVIOUS])
+    idle_ns = later[:, ADMITTED] - previous_ns
+    codes = np.where(
+        later[:, READY] - previous_ns > later[:, ADMITTED] - later[:, READY],
+        later[:, MISSING] + _INPUTS,
+        later[:, WAIT_REASON],
+    )
+    codes[idle_ns <= _CONTINUOUS_NS] = _CONTINUOUS
+    found = dict(totals)
+    for code in np.unique(codes).tolist():
+        before, chosen = found.get(code, IdleTotal(0, 0)), idle_ns[codes == code]
+        found[code] = IdleTotal(before.intervals + len(chosen), before.idle_ns + int(chosen.sum()))
+    return found

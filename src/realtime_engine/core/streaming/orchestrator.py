@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from array import array
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import TracebackType
@@ -372,9 +373,11 @@ class StreamingPipelineOrchestrator:
         stages = {}
         for progress in session.stages:
             statistics = StageStatistics()
-            statistics.admitted, statistics.completed = progress.taken, progress.completed
-            progress.record.add_to(statistics)
+            statistics.admitted = progress.taken
+            for span in progress.record.rows():
+                statistics.add(array("q", span))
             table = progress.table
+            statistics.completed = progress.completed
             stages[table.spec.stage_id] = statistics.snapshot(table.queued, len(progress.ready), progress.in_flight)
         return pipeline_snapshot(stages, session.record, chunk_duration_s)
 

@@ -78,7 +78,7 @@ class StageProgress:
         self.in_flight = 0
         self.completed = 0
         self.queued = False
-        self.wait_reason: int = WaitReason.SCHEDULER_ADMISSION
+        self.wait_reason = int(WaitReason.SCHEDULER_ADMISSION)
         self.missing = 0
         self.balance = 0.0
         self.record = StageRecord(window)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import NamedTuple
 
 from ..clock import Clock
@@ -12,7 +12,7 @@ from ..waiters import Waiter
 from .errors import StreamingCleanupError
 from .fair_queue import DeficitRoundRobin
 from .graph import PipelineGraph, StageTable
-from .metrics import NEVER, PipelineTotals, StageStatistics, WaitReason, idle_reason
+from .metrics import PipelineTotals, StageStatistics, WaitReason
 from .progress import Controls, Slot, StageProgress
 from .session import RUNNING, StreamingSession
 from .types import (
@@ -25,6 +25,8 @@ from .types import (
     StreamingTaskKey,
 )
 from .work import ActorLane, StageWork, WithdrawnError
+
+_NO_WAIT, _STAGE_CAPACITY, _RESOURCE_GROUP, _EDGE_CAPACITY = map(int, WaitReason)  # members of an enum cost a lookup
 
 
 class ResourceGroup:
@@ -58,10 +60,10 @@ class StageQueue:
     def wait_reason(self) -> int:
         """What keeps the stage from taking anything; ``SCHEDULER_ADMISSION`` when nothing does."""
         if len(self.lane.works) >= self.table.spec.max_in_flight_global or self.lane.backlog:
-            return WaitReason.STAGE_CAPACITY
+            return _STAGE_CAPACITY
         if self.group is not None and self.group.in_use >= self.group.capacity:
-            return WaitReason.RESOURCE_GROUP
-        return WaitReason.SCHEDULER_ADMISSION
+            return _RESOURCE_GROUP
+        return _NO_WAIT
 
 
 class Effects(NamedTuple):
@@ -115,6 +117,7 @@ class Scheduler:
         self.ended: list[StreamingSession] = []
         self.dropped: list[Slot] = []
         self._clock = clock
+        self._now_ns = clock.now_ns
         self._requests = 0
         self._due: deque[int] = deque()  # stages that may be able to take something
 
@@ -137,13 +140,13 @@ class Scheduler:
 
     def accept(self, session: StreamingSession, sequence_id: int, values: Mapping[str, object]) -> None:
         """Accept inputs that have been checked and have room."""
-        now_ns, accepted = self._clock.now_ns(), session.accepted
+        now_ns = self._now_ns()
         for artifact, value in values.items():
             targets = self.graph.inputs[artifact]
             session.slots[artifact, sequence_id] = Slot(value, len(targets))
             session.inputs[artifact].add(sequence_id)
             self._arrive(session, targets, artifact, sequence_id, now_ns)
-        for _ in range(accepted, session.accepted):
+        for _ in range(session.record.accepted.count, session.accepted):
             session.record.on_accepted(now_ns)
         self._admit_due(now_ns)
 
@@ -154,14 +157,14 @@ class Scheduler:
             if not isinstance(error, WithdrawnError):
                 self._count_late(session)
             return
-        now_ns = self._clock.now_ns()
+        now_ns = self._now_ns()
         controls = work.controls() if self.graph.controls else None
         self._take_back(work, now_ns)
         if session.status is not RUNNING:
             if not isinstance(error, WithdrawnError):
                 self.counts.orphaned += 1
             self._ended_if_quiet(session)
-        elif session.is_past_end(work.sequence_id):
+        elif session.final is not None and session.is_past_end(work.sequence_id):
             self.dropped += [Slot(value, 0) for value in (outputs or {}).values()]
         elif error is not None:
             self.desks[work.progress.table.index].statistics.failed += 1
@@ -177,10 +180,10 @@ class Scheduler:
     ) -> None:
         session, progress = work.session, work.progress
         progress.completed += 1
-        progress.record.completed(work.sequence_id, now_ns)
-        self.desks[progress.table.index].statistics.on_completed(now_ns, work.admitted_ns, work.begun_ns)
+        row = progress.record.completed(work.sequence_id, now_ns)
+        self.desks[progress.table.index].statistics.add(row)
         progress.missing = progress.table.full_mask & ~progress.arrived.get(progress.base, 0)
-        progress.wait_reason = WaitReason.SCHEDULER_ADMISSION
+        progress.wait_reason = _NO_WAIT
         self._route(work, outputs, controls, now_ns)
         self._consider(progress)
         self._check_finished(session)
@@ -199,7 +202,7 @@ class Scheduler:
         for number in numbers:
             self._consider(session.stages[self.graph.producers[number]])
         if self._due:
-            self._admit_due(self._clock.now_ns())
+            self._admit_due(self._now_ns())
         return found
 
     def end(
@@ -224,7 +227,7 @@ class Scheduler:
             self._withdraw(work)
         self._ended_if_quiet(session)
         session.notify()
-        self._admit_due(self._clock.now_ns())
+        self._admit_due(self._now_ns())
 
     def drain(self, session: StreamingSession) -> None:
         """Take no more inputs; what was accepted entirely goes on."""
@@ -292,7 +295,7 @@ class Scheduler:
         """Keep work from starting, if it has not."""
         if work in work.lane.backlog:
             work.lane.backlog.remove(work)
-            self._take_back(work, self._clock.now_ns())
+            self._take_back(work, self._now_ns())
         else:
             self.withdrawn.append(work)
 
@@ -313,10 +316,10 @@ class Scheduler:
         if sequence_id is None or progress.in_flight >= table.spec.max_in_flight_per_session:
             return
         if not progress.has_room(sequence_id, self.graph.spec.output_capacity_per_session):
-            progress.wait_reason = WaitReason.EDGE_CAPACITY
+            progress.wait_reason = _EDGE_CAPACITY
             return
         desk = self.desks[table.index]
-        if progress.wait_reason != WaitReason.EDGE_CAPACITY:
+        if progress.wait_reason != _EDGE_CAPACITY:
             progress.wait_reason = desk.wait_reason()
         progress.queued = True
         session.waiting_turns += 1
@@ -326,7 +329,7 @@ class Scheduler:
     def _admit_due(self, now_ns: int) -> None:
         while self._due:
             desk = self.desks[self._due.popleft()]
-            while desk.turns and desk.wait_reason() == WaitReason.SCHEDULER_ADMISSION:
+            while desk.turns and desk.wait_reason() == _NO_WAIT:
                 self._admit(desk, desk.turns.take(), now_ns)
 
     def _admit(self, desk: StageQueue, progress: StageProgress, now_ns: int) -> None:
@@ -344,8 +347,9 @@ class Scheduler:
             key, work.inputs(), sequence_id == 0, sequence_id == session.final, work.sample
         )
         progress.in_flight += 1
-        self._record_admission(desk.statistics, progress, sequence_id, now_ns)
-        progress.wait_reason = WaitReason.SCHEDULER_ADMISSION
+        progress.record.admitted(sequence_id, now_ns, progress.wait_reason, progress.missing)
+        desk.statistics.admitted += 1
+        progress.wait_reason = _NO_WAIT
         session.works.add(work)
         work.lane.works.add(work)
         if desk.group is not None:
@@ -354,18 +358,6 @@ class Scheduler:
         if progress.base != before:
             self._made_room(session, table)
         self._consider(progress)
-
-    @staticmethod
-    def _record_admission(statistics: StageStatistics, progress: StageProgress, sequence_id: int, now_ns: int) -> None:
-        record, wait_reason, missing = progress.record, progress.wait_reason, progress.missing
-        ready_ns = record.admitted(sequence_id, now_ns, wait_reason, missing)
-        statistics.on_admitted(now_ns, ready_ns)
-        if sequence_id > 0 and ready_ns != NEVER:
-            completed_ns = record.completed_ns(sequence_id - 1)
-            if completed_ns == NEVER:  # they overlap
-                completed_ns = now_ns
-            code = idle_reason(completed_ns, ready_ns, now_ns, wait_reason, missing)
-            statistics.record_idle(now_ns - completed_ns, code)
 
     def _made_room(self, session: StreamingSession, table: StageTable) -> None:
         for source in table.sources:
@@ -393,8 +385,9 @@ class Scheduler:
 
     def _route(self, work: StageWork, outputs: Mapping[str, object], controls: Controls | None, now_ns: int) -> None:
         session, table, sequence_id = work.session, work.progress.table, work.sequence_id
-        if table.outputs:
-            outputs = self._without_last_mark(session, table, outputs, sequence_id)
+        for artifact in table.outputs:
+            if isinstance(outputs[artifact], StreamingLastOutput):
+                outputs = self._end_here(session, table.outputs, outputs, sequence_id)
         for artifact, value in outputs.items():
             targets = table.targets[artifact]
             number = table.outputs.get(artifact)
@@ -405,19 +398,15 @@ class Scheduler:
                 session.held[number, sequence_id] = slot
                 self._emit(session, number, now_ns)
 
-    def _without_last_mark(
-        self, session: StreamingSession, table: StageTable, outputs: Mapping[str, object], sequence_id: int
+    def _end_here(
+        self, session: StreamingSession, marked: Container[str], outputs: Mapping[str, object], sequence_id: int
     ) -> Mapping[str, object]:
-        """The outputs themselves; the rollout ends here if one of them says so."""
-        marked = {
-            artifact: output.value
-            for artifact in table.outputs
-            if isinstance(output := outputs[artifact], StreamingLastOutput)
-        }
-        if not marked:
-            return outputs
+        """End a session with this sequence; returns its outputs without the marks of those in ``marked``."""
         self._end_after(session, sequence_id)
-        return {**outputs, **marked}
+        return {
+            artifact: value.value if artifact in marked and isinstance(value, StreamingLastOutput) else value
+            for artifact, value in outputs.items()
+        }
 
     def _emit(self, session: StreamingSession, number: int, now_ns: int) -> None:
         """Let out what is next in order."""
