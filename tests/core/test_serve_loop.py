@@ -534,7 +534,7 @@ def test_an_outbox_closed_by_its_reader_ends_the_loop_and_detaches_everyone(
     steps = served.monitor.steps
     served.outbox.close()
     with caplog.at_level(logging.WARNING):
-        served.clock.go_on()
+        served.clock.resume()
         served.clock.until_parked()
     assert served.ended and served.error is None
     assert served.engine.active_sessions == 0

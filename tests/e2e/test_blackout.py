@@ -1,4 +1,4 @@
-"""A real browser whose network goes away for a while."""
+"""A real browser during a network outage."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def server(wire: Network) -> Iterator[MazeServer]:
 
 @pytest.fixture
 def browser(wire: Network, playwright: Playwright, chromium: str, tmp_path: Path) -> Iterator[Browser]:
-    """At the other end of the wire."""
+    """A browser at the other end of the link."""
     script = tmp_path / "chromium"
     script.write_text(f'#!/bin/sh\nexec {" ".join(wire.client.command(chromium))} "$@"\n')
     script.chmod(0o755)

@@ -46,7 +46,7 @@ def walks(walker: Walker) -> None:
 
 
 def dreams_in(walker: Walker, theme: str, other: Walker) -> None:
-    """A theme shows in one's own dream, and in nobody else's."""
+    """A theme changes the dream of its own session only."""
     before = walker.pixels()
     walker.keep("day")
     other.keep("there")

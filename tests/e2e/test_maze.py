@@ -1,4 +1,4 @@
-"""People walk through the maze in a real browser."""
+"""Players walk through the maze in a real browser."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_held_key_moves_and_its_release_stops(server: MazeServer, visit: Opene
     with walker.holding(key):
         walker.until_elsewhere("start")
         with pytest.raises(Error, match="still moves"):
-            walker.until_still(patience_ms=500)
+            walker.until_still(timeout_ms=500)
     walker.until_still()
     walker.keep("rest")
     walker.until_elsewhere("start")
@@ -114,7 +114,7 @@ def test_a_page_reconnects_to_a_restarted_server(small_server: MazeServer, visit
     small_server.stop()
     expect(walker.page.locator("#status")).to_have_text("Reconnecting")
     small_server.start()
-    walker.until_live(patience_ms=18_000)
+    walker.until_live(timeout_ms=18_000)
     walker.keep("start")
     with walker.holding("KeyE"):
         walker.until_elsewhere("start")

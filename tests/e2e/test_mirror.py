@@ -1,4 +1,4 @@
-"""People look into the mirror in a real browser, whose camera is a test pattern: a green field with a bright hand."""
+"""The mirror in a real browser, whose camera is a test pattern: a green field with a bright hand."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def with_camera(launch: Launch) -> Iterator[Browser]:
 
 
 def until_seen(visitor: Walker, wanted: Callable[[np.ndarray], bool]) -> None:
-    """Look until the picture, (54, 96, 3), is as wanted; the test's own limit ends a hopeless wait."""
+    """Wait until the picture, (54, 96, 3), is as wanted; the timeout of the test ends a hopeless wait."""
     while not wanted(visitor.pixels()):
         pass
 
@@ -94,18 +94,18 @@ def write_film(path: Path, color: tuple[int, int, int]) -> None:
 def test_a_local_file_is_shown_in_its_colors(mirror: MazeServer, visit: Opener, tmp_path: Path) -> None:
     visitor = visit(mirror)
     visitor.page.get_by_label("none", exact=True).check()
-    for name, write, says, color in (
+    for name, write, status, color in (
         ("own.jpg", write_picture, "Sending the image file", (200, 60, 120)),
         ("own.webm", write_film, "Sending the video file", (60, 150, 190)),
     ):
         write(tmp_path / name, color)
         visitor.page.locator("#source-file").set_input_files(tmp_path / name)
-        expect(visitor.page.locator("#source-text")).to_have_text(says)
+        expect(visitor.page.locator("#source-text")).to_have_text(status)
         until_seen(visitor, partial(is_of, color=color))
 
 
 def test_camera_errors_are_reported_in_plain_language(mirror: MazeServer, visit: Opener) -> None:
-    visitor = visit(mirror)  # this browser has no camera, and nobody to ask
+    visitor = visit(mirror)  # this browser has no camera and shows no permission prompt
     expect(visitor.page.locator("#status")).to_have_text("Live")
     visitor.page.get_by_role("button", name="Use camera").click()
     expect(visitor.page.locator("#source-error")).to_contain_text("camera")

@@ -1,4 +1,4 @@
-"""A real browser that is told to come by the TURN server and no other way."""
+"""A real browser that may connect through the TURN server only."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Video over a network that loses, delays, narrows and goes away, in namespaces of its own.
+"""Video over a network with loss, delay, limited bandwidth and outages, in its own namespaces.
 
-How soon and how well is measured by ``scripts/fault_check``, on a machine that has nothing else to do.
+``scripts/fault_check`` measures recovery times and quality on an idle machine.
 """
 
 from __future__ import annotations

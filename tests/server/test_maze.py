@@ -1,4 +1,4 @@
-"""The whole way with a real model: two people in two worlds of one batch."""
+"""The complete path with a real model: two players in two worlds of one batch."""
 
 from __future__ import annotations
 

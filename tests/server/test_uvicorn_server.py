@@ -58,7 +58,7 @@ async def test_several_servers_in_one_process_install_one_filter() -> None:
 
 
 async def test_the_shutdown_waits_for_no_timeout() -> None:
-    async with over_http(shutdown_timeout_s=1000) as served:  # the limit of the test run is far below
+    async with over_http(shutdown_timeout_s=1000) as served:  # far above the timeout of the test
         await served.create()
         await served.create()
 

@@ -35,7 +35,7 @@ from ..support import (
 
 
 class Parts:
-    """Reads pictures out of a multipart body."""
+    """Reads pictures from a multipart body."""
 
     def __init__(self, response: httpx.Response) -> None:
         self.response = response
@@ -117,12 +117,11 @@ async def test_a_stream_ends_with_its_session() -> None:
 
 
 async def test_a_stream_ends_with_the_server() -> None:
-    async with over_http() as served:
-        async with watching(await served.create()) as parts:
-            await parts.next()
-            assert served.server is not None
-            served.server.should_exit = True
-            await parts.ended()
+    async with over_http() as served, watching(await served.create()) as parts:
+        await parts.next()
+        assert served.server is not None
+        served.server.should_exit = True
+        await parts.ended()
 
 
 async def test_a_viewer_that_reads_nothing_is_disconnected() -> None:
@@ -190,7 +189,7 @@ async def test_before_the_first_frame_there_is_none() -> None:
 
 
 class Watcher:
-    """Acknowledges and decodes what comes over one connection."""
+    """Acknowledges and decodes the packets of one connection."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket
@@ -272,7 +271,7 @@ async def test_packets_continue_in_the_new_epoch_after_a_reset() -> None:
         async with video_watching(owned) as watcher:
             watcher.decode(packet := await watcher.next())
             await owned.request("POST", "reset", json={"context": {"seed": 10}})
-            while packet.epoch == 1:  # what was on its way
+            while packet.epoch == 1:  # packets in flight
                 pixels = watcher.decode(packet := await watcher.next())
             assert abs(color(pixels)[2] - 10) < 12
             assert [(await watcher.next()).epoch for _ in range(5)] == [2] * 5
@@ -329,13 +328,13 @@ async def test_a_slow_reader_blocks_no_other_and_continues_with_a_keyframe() -> 
             while (first := await slow.next()).seq < joined.seq:
                 pass
             seqs = [(await quick.next()).seq for _ in range(60)]
-            assert seqs == sorted(set(seqs)), "the other goes on"
+            assert seqs == sorted(set(seqs)), "the other reader is not affected"
             sent = [await slow.next()]
             while not sent[-1].keyframe:
                 sent.append(await slow.next())
             assert [packet.number for packet in sent] == list(range(first.number + 1, sent[-1].number + 1))
-            assert len(sent) < 30, "only so much was sent ahead"
-            assert sent[-1].seq >= seqs[-1], "and nothing old after it"
+            assert len(sent) < 30, "a bounded number of packets was sent ahead"
+            assert sent[-1].seq >= seqs[-1], "no older packet follows"
             assert color(slow.decode(sent[-1]))[2] < 20
 
 

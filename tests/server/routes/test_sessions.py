@@ -320,11 +320,13 @@ async def test_a_finished_rollout_is_shown_and_a_reset_starts_the_next() -> None
 
 
 async def test_the_python_client_gets_the_end_of_a_rollout_and_starts_the_next() -> None:
-    async with over_http(paint_demo(max_chunks=3)) as served:
-        async with RealtimeClient.connect(str(served.client.base_url), transport="mjpeg") as client:
-            assert await client.reset() == 2
-            for epoch in (2, 3):
-                while (event := await client.next_event())["event"] != "finished" or event["epoch"] < epoch:
-                    pass  # the first rollout may end before the first reset
-                assert event["epoch"] == epoch
-                assert await client.reset() == epoch + 1
+    async with (
+        over_http(paint_demo(max_chunks=3)) as served,
+        RealtimeClient.connect(str(served.client.base_url), transport="mjpeg") as client,
+    ):
+        assert await client.reset() == 2
+        for epoch in (2, 3):
+            while (event := await client.next_event())["event"] != "finished" or event["epoch"] < epoch:
+                pass  # the first rollout may end before the first reset
+            assert event["epoch"] == epoch
+            assert await client.reset() == epoch + 1

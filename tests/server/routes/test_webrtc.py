@@ -77,12 +77,11 @@ async def test_events_use_the_data_channel_and_video_ends_with_the_session() -> 
 
 
 async def test_a_viewer_ends_with_the_server() -> None:
-    async with over_http() as served:
-        async with viewing(await served.create()) as (receiver, _):
-            await receiver.next_frame()
-            assert served.server is not None
-            served.server.should_exit = True
-            await receiver.ended()
+    async with over_http() as served, viewing(await served.create()) as (receiver, _):
+        await receiver.next_frame()
+        assert served.server is not None
+        served.server.should_exit = True
+        await receiver.ended()
 
 
 async def test_an_ended_session_keeps_no_viewer() -> None:
@@ -141,10 +140,12 @@ async def test_one_session_has_a_bounded_number_of_viewers() -> None:
 
 
 async def test_a_viewer_gets_its_own_credentials() -> None:
-    async with over_http(ice_servers=(IceServer("turn:127.0.0.1:9"),), turn_secret="north") as served:
-        async with viewing(await served.create()) as (_, answer):
-            viewer_id = answer.headers["location"].rpartition("/")[2]
-            assert f':{viewer_id}"; credential="' in answer.headers["link"]
+    async with (
+        over_http(ice_servers=(IceServer("turn:127.0.0.1:9"),), turn_secret="north") as served,
+        viewing(await served.create()) as (_, answer),
+    ):
+        viewer_id = answer.headers["location"].rpartition("/")[2]
+        assert f':{viewer_id}"; credential="' in answer.headers["link"]
 
 
 async def test_viewers_use_the_configured_ports_and_get_503_when_none_is_free(
@@ -264,7 +265,7 @@ async def test_a_second_publisher_replaces_the_first() -> None:
                 await picture_like(owned, blue(0))
                 await until(lambda: first.connection.connectionState == "closed")
                 assert (await served.client.delete(answer.headers["location"], headers=owned.auth)).status_code == 200
-                assert window(session).live, "the first one's end is none of the second's"
+                assert window(session).live, "the end of the replaced publisher does not affect the second"
                 newest = window(session).newest
                 assert newest is not None and newest.publisher == 2
 
@@ -313,7 +314,7 @@ async def test_input_frames_reach_the_model_like_controls() -> None:
             await owned.send(7, keys=[])
             await until(lambda: window(session).frames)
             while (frame := await receiver.next_frame()).info is None or frame.info.action_seq != 7:
-                pass  # a frame of the camera is no message of the player's
+                pass  # actions of camera frames have no message
 
 
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer wrong"}])
