@@ -127,7 +127,7 @@ class StreamingPipelineOrchestrator:
         self._actors.revive(self._on_replaced)
         with self._dispatcher as scheduler:
             self._check_not_closed()
-            lanes = tuple(desk.lane for desk in scheduler.desks)
+            lanes = tuple(queue.lane for queue in scheduler.queues)
             return self._sessions.add(session_id, lanes, final_sequence_id).context.session_epoch
 
     def finish_inputs(self, session_id: str, final_sequence_id: int) -> None:
@@ -158,7 +158,7 @@ class StreamingPipelineOrchestrator:
         session, deadline = self._sessions.get(session_id), Deadline(timeout)
         with self._dispatcher as scheduler:
             if session.status is RUNNING and not session.draining:
-                scheduler.drain(session)
+                scheduler.drain_session(session)
         if not self._watch(session, lambda: session.finished or session.status is not RUNNING, deadline):
             raise TimeoutError(f"session {session_id!r} was not drained within {timeout} s")
         self._end(session, StreamingSessionStatus.CLOSED, StreamingSessionCloseReason.CLOSED, deadline)
@@ -277,7 +277,7 @@ class StreamingPipelineOrchestrator:
         """All outputs that are ready, in order: ``(sequence_id, artifact, value)`` each. Never waits."""
         session = self._sessions.get(session_id)
         with self._dispatcher as scheduler:
-            return scheduler.read(session, len(session.outputs))
+            return scheduler.read_outputs(session, len(session.outputs))
 
     def outputs(self, session_id: str) -> AsyncIterator[StreamingOutput]:
         """The outputs as they come, until the session has ended or made its final sequence.
@@ -289,7 +289,7 @@ class StreamingPipelineOrchestrator:
     async def _outputs(self, session: StreamingSession) -> AsyncIterator[StreamingOutput]:
         while True:
             with self._dispatcher as scheduler:
-                found = scheduler.read(session, 1)
+                found = scheduler.read_outputs(session, 1)
                 if not found:
                     if session.finished or session.status is not RUNNING:
                         break
@@ -360,10 +360,10 @@ class StreamingPipelineOrchestrator:
         """All sessions since the orchestrator was built; a chunk plays for ``chunk_duration_s``. Takes no lock."""
         sessions = self._sessions.all()
         stages = {}
-        for index, desk in enumerate(self._scheduler.desks):
+        for index, queue in enumerate(self._scheduler.queues):
             waiting = sum(len(session.stages[index].ready) for session in sessions)
-            stages[desk.table.spec.stage_id] = desk.statistics.snapshot(
-                desk.table.queued, waiting, len(desk.lane.works)
+            stages[queue.table.spec.stage_id] = queue.statistics.snapshot(
+                queue.table.queued, waiting, len(queue.lane.works)
             )
         return pipeline_snapshot(stages, self._scheduler.totals, chunk_duration_s)
 
@@ -420,7 +420,7 @@ class StreamingPipelineOrchestrator:
             sessions = self._sessions.all()
             for session in sessions:
                 if session.status is RUNNING:
-                    scheduler.end(session, StreamingSessionStatus.CLOSED, StreamingSessionCloseReason.SHUTDOWN)
+                    scheduler.end_session(session, StreamingSessionStatus.CLOSED, StreamingSessionCloseReason.SHUTDOWN)
         stuck = [repr(session.session_id) for session in sessions if not self._watch_released(session, deadline)]
         late = self._actors.close(deadline.remaining)
         self._releaser.close()
@@ -447,7 +447,7 @@ class StreamingPipelineOrchestrator:
         check_sequence(session, sequence_id, inputs, in_order=in_order)
         if not has_room(session, self._graph, sequence_id, inputs):
             return False
-        scheduler.accept(session, sequence_id, inputs)
+        scheduler.add_inputs(session, sequence_id, inputs)
         return True
 
     def _end(
@@ -459,7 +459,7 @@ class StreamingPipelineOrchestrator:
     ) -> None:
         with self._dispatcher as scheduler:
             if session.status is RUNNING:
-                scheduler.end(session, status, reason)
+                scheduler.end_session(session, status, reason)
         if not self._watch_released(session, deadline):
             raise TimeoutError(f"session {session.session_id!r} was not released within {deadline.timeout} s")
         if session.cleanup_error is not None:
@@ -488,7 +488,7 @@ class StreamingPipelineOrchestrator:
 
     def _on_released(self, session: StreamingSession, error: BaseException | None) -> None:
         with self._dispatcher as scheduler:
-            scheduler.released(session, error)
+            scheduler.on_released(session, error)
         if session.forget:
             self._forget(session)
 
@@ -503,11 +503,11 @@ class StreamingPipelineOrchestrator:
 
     def _on_replaced(self, index: int, lane: ActorLane, error: BaseException) -> None:
         with self._dispatcher as scheduler:
-            old = scheduler.desks[index].lane
-            scheduler.replace(index, lane, error)
+            old = scheduler.queues[index].lane
+            scheduler.replace_lane(index, lane, error)
             self._fail_sessions_of(scheduler, index, old, error)
 
     def _fail_sessions_of(self, scheduler: Scheduler, index: int, lane: ActorLane, error: BaseException) -> None:
         for session in self._sessions.all():
             if session.status is RUNNING and session.lanes[index] is lane:
-                scheduler.end(session, StreamingSessionStatus.FAILED, StreamingSessionCloseReason.FAILED, error)
+                scheduler.end_session(session, StreamingSessionStatus.FAILED, StreamingSessionCloseReason.FAILED, error)
