@@ -60,8 +60,8 @@ S = TypeVar("S", bound=Member)
 class Membership(abc.ABC, Generic[S]):
     """Applies messages to sessions and sends the replies, each in order with the chunks.
 
-    A subclass admits, restarts and releases sessions. A hook that has to wait returns a coroutine, which whoever calls
-    :meth:`handle` runs before the session's next message.
+    A subclass admits, restarts and releases sessions. A hook that has to wait returns a coroutine, which the
+    caller of :meth:`handle` runs before the next message of that session.
 
     Args:
         outbox: takes events and chunks.
@@ -180,7 +180,7 @@ class Membership(abc.ABC, Generic[S]):
     # -- membership
 
     def forget(self, session: S) -> None:
-        """Remove a session; its id goes on counting when it comes back."""
+        """Remove a session; its id continues counting when it is attached again."""
         del self.sessions[session.session_id]
         self.identities.store(session.session_id, session.epoch, session.seq)
 

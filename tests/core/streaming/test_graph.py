@@ -44,7 +44,10 @@ REFUSED: dict[str, tuple[Callable[[], StreamingPipelineSpec], str]] = {
         "edge of 'y': it is both an input and produced by stage 'a'",
     ),
     "an input without an edge": (lambda: spec(edges=EDGES[1:]), "stage 'a' consumes 'x', but has no edge for it"),
-    "an artifact that nobody takes": (lambda: spec((A, B), outputs=""), "stage 'b' produces 'z', which is used by no edge"),
+    "an artifact that nobody takes": (
+        lambda: spec((A, B), outputs=""),
+        "stage 'b' produces 'z', which is used by no edge",
+    ),
     "an output without a producer": (lambda: spec(outputs="z w"), "output 'w' has no producer"),
     "only controls": (
         lambda: spec(edges=(Edge("x", "a", kind="latest"), EDGES[1])),

@@ -341,9 +341,10 @@ class ThreadActor(abc.ABC):
             return True
 
     def _refuse(self, message: Message, error: StreamingActorFailedError) -> None:
-        if isinstance(message, Task):
-            self._resolve(message.future, None, error)
-        elif message is not None and self._claim(message) and message.future.set_running_or_notify_cancel():
+        if message is None:
+            return
+        is_open = isinstance(message, Task) or self._claim(message) and message.future.set_running_or_notify_cancel()
+        if is_open:
             self._resolve(message.future, None, error)
 
     def _resolve(self, future: Future[Any], outputs: object, error: BaseException | None = None) -> None:
