@@ -77,6 +77,7 @@ class SessionInput:
 
     @property
     def conditioning(self) -> Mapping[str, Any]:
+        """The newest conditioning."""
         return self._state.conditioning
 
     @property
@@ -215,7 +216,7 @@ class FinishedChunk(NamedTuple):
 
 
 class Rollout:
-    """Feeds one session of the pipeline, from its seed on, and tells which action each chunk shows.
+    """Feeds one session of the pipeline from its seed on, and finds the action that each chunk shows.
 
     Used by one thread at a time.
 
