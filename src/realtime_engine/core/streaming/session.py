@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from types import TracebackType
 
 from ..waiters import Waiter
+from .controls import SessionControls
 from .errors import SequenceError, SessionActiveError, SessionEndedError, UnknownSessionError
 from .graph import PipelineGraph
 from .metrics import PipelineTotals, SessionRecord
@@ -63,7 +64,7 @@ class StreamingSession:
         final: its last sequence, when that is known.
         slots: (artifact, sequence) -> value, for everything that somebody still needs.
         inputs: artifact -> the sequences that were accepted.
-        controls: artifact -> (value, version, when it was set in nanoseconds).
+        controls: the values of its controls; guarded by a lock of its own.
         outputs: what can be read; ``emitted`` and ``polled`` count it by output artifact.
         works: what the actors have of it.
         waiting_turns: how many stages it waits for a turn at.
@@ -98,7 +99,7 @@ class StreamingSession:
         self.stages = tuple(StageProgress(self, table, window) for table in graph.stages)
         self.slots: dict[tuple[str, int], Slot] = {}
         self.inputs = {artifact: AcceptedSequences() for artifact in graph.inputs}
-        self.controls: dict[str, tuple[object, int, int]] = dict.fromkeys(graph.controls, (None, 0, 0))
+        self.controls = SessionControls(graph.controls)
         self.outputs: deque[StreamingOutput] = deque()
         self.emitted = [0] * len(graph.outputs)
         self.polled = [0] * len(graph.outputs)

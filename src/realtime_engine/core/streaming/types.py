@@ -122,11 +122,14 @@ class StreamingOutput(OutputTriple):
             when several stages on the way sampled it. Empty without controls.
         emitted_ns: when it could be read, in monotonic nanoseconds.
         last: it is of the last sequence of the session.
+        update: name of the newest update of the controls that the sequence has seen. ``None`` if it has seen none, and
+            for all outputs of a sequence but the one that is emitted last.
     """
 
     controls: dict[str, int]
     emitted_ns: int
     last: bool
+    update: object
 
     @property
     def emitted_at(self) -> float:
