@@ -180,7 +180,7 @@ class Membership(abc.ABC, Generic[S]):
     # -- membership
 
     def forget(self, session: S) -> None:
-        """Remove a session; its id goes on counting when it comes back."""
+        """Remove a session; its id continues counting when it is attached again."""
         del self.sessions[session.session_id]
         self.identities.store(session.session_id, session.epoch, session.seq)
 

@@ -99,13 +99,13 @@ class Bench:
         self._epochs = itertools.count(1)
 
     def session(self, session_id: str = "s", final: int | None = None) -> StreamingSession:
-        lanes = tuple(desk.lane for desk in self.scheduler.desks)
+        lanes = tuple(queue.lane for queue in self.scheduler.queues)
         context = StreamingSessionContext(session_id, next(self._epochs))
         return StreamingSession(context, self.graph, lanes, final, self.window, self.scheduler.totals)
 
     def push(self, session: StreamingSession, sequence_id: int, artifacts: Iterable[str] | None = None) -> None:
         names = self.graph.inputs if artifacts is None else artifacts
-        self.scheduler.accept(session, sequence_id, {name: (name, sequence_id) for name in names})
+        self.scheduler.add_inputs(session, sequence_id, {name: (name, sequence_id) for name in names})
         self.collect()
 
     def answer(
@@ -116,11 +116,11 @@ class Bench:
         outputs: dict[str, object] = {name: (name, work.sequence_id) for name in work.progress.table.spec.produces}
         if wrap is not None:
             outputs = {name: wrap(value) for name, value in outputs.items()}
-        self.scheduler.answered(work, None if error else outputs, error)
+        self.scheduler.on_completed(work, None if error else outputs, error)
         self.collect()
 
     def read(self, session: StreamingSession, most: int = 1) -> list[tuple[int, str, object]]:
-        found = self.scheduler.read(session, most)
+        found = self.scheduler.read_outputs(session, most)
         self.collect()
         return [tuple(output) for output in found]
 

@@ -146,7 +146,7 @@ class Torn(ManualActor):
 
 def test_whatever_an_actor_does_ends_the_session_only() -> None:
     for actor, message in (
-        (Dropping({}), "the actor of stage 'encode' dropped its work"),
+        (Dropping({}), "the actor of stage 'encode' dropped an invocation"),
         (Raising({}), "no mailbox"),
         (Absent({}), "NoneType"),
         (Leaving({}), "the actor of stage 'encode' raised SystemExit: 3"),

@@ -19,7 +19,7 @@ class Member:
 def serve(turns: DeficitRoundRobin[Member], times: int) -> list[Member]:
     served = []
     for _ in range(times):
-        member = turns.take()
+        member = turns.pop()
         turns.charge(member, member.cost)
         member.used += member.cost
         turns.add(member)
@@ -72,6 +72,6 @@ def test_who_left_has_no_turn() -> None:
     turns.add(two)
     turns.discard(one)
     turns.discard(one)
-    assert len(turns) == 1 and turns.take() is two
+    assert len(turns) == 1 and turns.pop() is two
     with pytest.raises(KeyError):
-        turns.take()
+        turns.pop()

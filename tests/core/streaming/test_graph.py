@@ -43,12 +43,15 @@ REFUSED: dict[str, tuple[Callable[[], StreamingPipelineSpec], str]] = {
         lambda: spec(edges=(EDGES[0], Edge("y", "b"))),
         "edge of 'y': it is both an input and produced by stage 'a'",
     ),
-    "an input without an edge": (lambda: spec(edges=EDGES[1:]), "stage 'a' consumes 'x', but no edge brings it"),
-    "an artifact that nobody takes": (lambda: spec((A, B), outputs=""), "stage 'b' produces 'z', but no edge"),
+    "an input without an edge": (lambda: spec(edges=EDGES[1:]), "stage 'a' consumes 'x', but has no edge for it"),
+    "an artifact that nobody takes": (
+        lambda: spec((A, B), outputs=""),
+        "stage 'b' produces 'z', which is used by no edge",
+    ),
     "an output without a producer": (lambda: spec(outputs="z w"), "output 'w' has no producer"),
     "only controls": (
         lambda: spec(edges=(Edge("x", "a", kind="latest"), EDGES[1])),
-        "stage 'a' is unreachable: no queue edge",
+        "stage 'a' is unreachable: it has no queue edge",
     ),
     "a control that is queued too": (
         lambda: spec((stage("a", "x", "y"), stage("b", "x y", "z")), (*EDGES, Edge("x", "b", kind="latest"))),

@@ -910,7 +910,7 @@ def test_a_finalizer_in_the_middle_of_scheduling_is_told() -> None:
     threading.Thread(target=push, daemon=True).start()
     assert done.wait(TIMEOUT_S)
     meddle = False
-    assert told and all("in the middle of scheduling" in text for text in told)
+    assert told and all("called during scheduling" in text for text in told)
     assert o.status("s") is StreamingSessionStatus.RUNNING
 
 

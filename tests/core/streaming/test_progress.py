@@ -16,7 +16,7 @@ def test_a_strict_stage_waits_for_the_sequence_that_is_next() -> None:
     assert not progress.arrive("l", 1, 0) and progress.arrive("r", 1, 0)
     assert progress.next_ready() is None
     assert progress.arrive("r", 0, 0)
-    assert [progress.take(), progress.take()] == [0, 1] and progress.base == 2
+    assert [progress.take_next(), progress.take_next()] == [0, 1] and progress.base == 2
     assert Bench(chain()).session().stages[0].next_ready() is None
 
 
@@ -33,7 +33,7 @@ def test_an_unordered_stage_takes_the_lowest_that_is_ready() -> None:
             ready.add(sequence_id)
         elif ready:
             assert progress.next_ready() == min(ready)
-            taken.add(progress.take())
+            taken.add(progress.take_next())
             ready.remove(min(ready))
         assert progress.base == next(n for n in range(61) if n not in taken)
         assert set(progress.arrived) == ready

@@ -1,4 +1,4 @@
-"""Many lives of few ids, ended in every way and at every moment: nothing leaks, and every closer runs once."""
+"""Many epochs of few ids, ended in every way and at every moment: nothing leaks, and every closer runs once."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ CYCLES = 10_000
 PRODUCES = {"encode": "y", "denoise": "z", "decode": "out"}
 
 
-class Chance(Exception):
-    """Why a handler fails."""
+class RandomFailure(Exception):
+    """Raised by handlers."""
 
 
-class SessionEpoch:
-    """One id, driven through its lives by chance."""
+class RandomSession:
+    """One session id, driven through its epochs at random."""
 
     def __init__(self, orchestrator: StreamingPipelineOrchestrator, session_id: str, rng: random.Random) -> None:
         self.orchestrator = orchestrator
@@ -39,7 +39,11 @@ class SessionEpoch:
         self.next_input = 0
         self.read: list[int] = []
 
-    def begin(self) -> None:
+    @property
+    def status(self) -> StreamingSessionStatus:
+        return self.orchestrator.status(self.session_id)
+
+    def create(self) -> None:
         self.epochs.append(self.orchestrator.create_session(self.session_id))
         self.next_input, self.read = 0, []
 
@@ -51,127 +55,145 @@ class SessionEpoch:
         self.read += [sequence_id for sequence_id, _, _ in self.orchestrator.poll_outputs(self.session_id)]
         assert self.read == list(range(len(self.read)))
 
+    def cancel_or_close(self, share_cancelled: float) -> None:
+        if self.rng.random() < share_cancelled:
+            self.orchestrator.cancel_session(self.session_id)
+        else:
+            self.orchestrator.close_session(self.session_id)
+
+    def drain(self) -> None:
+        """Drain while reading. A drain loses nothing, unless a handler fails."""
+        while self.status is StreamingSessionStatus.RUNNING:
+            with contextlib.suppress(TimeoutError, RandomFailure):
+                self.orchestrator.drain_session(self.session_id, timeout=0.01)
+            if self.status is StreamingSessionStatus.RUNNING:
+                self.poll()
+        if self.status is StreamingSessionStatus.CLOSED:
+            self.poll()
+            assert len(self.read) == self.next_input
+
+    def run_epoch(self) -> None:
+        """One epoch beside other threads."""
+        self.create()
+        with contextlib.suppress(SessionEndedError):
+            for _ in range(self.rng.randrange(12)):
+                self.push()
+                self.poll()
+        if self.rng.random() < 0.3 and self.status is StreamingSessionStatus.RUNNING:
+            self.drain()
+        else:
+            self.cancel_or_close(0.4)
+        with contextlib.suppress(UnknownSessionError):
+            self.poll()
+            assert self.orchestrator.wait_until_idle(self.session_id)
+
+
+class ManualStages:
+    """Manual actors, which complete invocations at random."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.actors = {name: ManualActor({artifact: 0}) for name, artifact in PRODUCES.items()}
+        self._rng = rng
+
+    def act(self) -> None:
+        """Complete, fail or begin one invocation, or none."""
+        choice = self._rng.random()
+        first = self.actors["encode"]
+        if choice < 0.6:
+            self._answer(None if choice < 0.5 else RandomFailure())
+        elif choice < 0.7 and first.taken and not first.taken[0][1].running():
+            first.begin()
+
+    def answer_running(self) -> None:
+        """Complete what has begun: no other thread would, while this one waits for the end of a session."""
+        for actor in self.actors.values():
+            while any(future.running() for _, future in actor.taken):
+                actor.answer(next(place for place, (_, future) in enumerate(actor.taken) if future.running()))
+
+    def answer_all(self) -> None:
+        for actor in self.actors.values():
+            while actor.taken:
+                actor.answer()
+
+    def _answer(self, error: BaseException | None) -> None:
+        busy = [actor for actor in self.actors.values() if actor.taken]
+        if busy:
+            self._rng.choice(busy).answer(error=error)
+
+
+def assert_regular(orchestrator: StreamingPipelineOrchestrator) -> None:
+    counts = orchestrator.diagnostics()
+    assert counts.slot_leaks == counts.cleanup_failures == counts.duplicate_results == counts.stale_epoch_results == 0
+
 
 def test_ten_thousand_cycles_leave_nothing() -> None:
     rng = random.Random(5)
-    actors = {name: ManualActor({artifact: 0}) for name, artifact in PRODUCES.items()}
-    orchestrator = StreamingPipelineOrchestrator(chain(2), actors)
-    lives = [SessionEpoch(orchestrator, f"s{n}", rng) for n in range(5)]
-    stages = list(actors.values())
-
-    def answer_one(error: BaseException | None = None) -> None:
-        busy = [actor for actor in stages if actor.taken]
-        if busy:
-            rng.choice(busy).answer(error=error)
-
-    def end(life: SessionEpoch) -> None:
-        """Nobody answers while a thread waits for the end, so what has begun is answered first."""
-        for actor in stages:
-            while any(future.running() for _, future in actor.taken):
-                actor.answer(next(place for place, (_, future) in enumerate(actor.taken) if future.running()))
-        how = rng.random()
-        if how < 0.4:
-            orchestrator.cancel_session(life.session_id)
-        else:
-            orchestrator.close_session(life.session_id)
-
-    for life in lives:
-        life.begin()
-    cycles = len(lives)
+    stages = ManualStages(rng)
+    orchestrator = StreamingPipelineOrchestrator(chain(2), stages.actors)
+    sessions = [RandomSession(orchestrator, f"s{n}", rng) for n in range(5)]
+    for session in sessions:
+        session.create()
+    cycles = len(sessions)
     while cycles < CYCLES:
-        life = rng.choice(lives)
+        session = rng.choice(sessions)
         for _ in range(rng.randrange(4)):
             with contextlib.suppress(SessionEndedError):
-                life.push()
-            what = rng.random()
-            if what < 0.5:
-                answer_one()
-            elif what < 0.6:
-                answer_one(Chance())
-            elif what < 0.7 and stages[0].taken and not stages[0].taken[0][1].running():
-                stages[0].begin()
-            life.poll()
-        if orchestrator.status(life.session_id) is StreamingSessionStatus.FAILED or rng.random() < 0.6:
-            end(life)
-            life.begin()
+                session.push()
+            stages.act()
+            session.poll()
+        if session.status is StreamingSessionStatus.FAILED or rng.random() < 0.6:
+            stages.answer_running()
+            session.cancel_or_close(0.4)
+            session.create()
             cycles += 1
-    for actor in stages:
-        while actor.taken:
-            actor.answer()
+    stages.answer_all()
     orchestrator.close(10.0)
-    epochs = Counter(epoch for life in lives for epoch in life.epochs)
+    epochs = Counter(epoch for session in sessions for epoch in session.epochs)
     assert len(epochs) == CYCLES
-    for actor in stages:
+    for actor in stages.actors.values():
         assert Counter(context.session_epoch for context, _ in actor.closings) == epochs
-    reasons = {reason for _, reason in stages[0].closings}
-    assert reasons == set(StreamingSessionCloseReason)
-    counts = orchestrator.diagnostics()
-    assert counts.slot_leaks == counts.cleanup_failures == counts.duplicate_results == counts.stale_epoch_results == 0
+    assert {reason for _, reason in stages.actors["encode"].closings} == set(StreamingSessionCloseReason)
+    assert_regular(orchestrator)
     assert all(not lane.works and not lane.backlog for lane in orchestrator._actors.lanes)
     assert all(len(session.slots) == len(session.outputs) for session in orchestrator._sessions.all())
 
 
+def failing_actor(name: str, artifact: str, closings: list[tuple[str, int]]) -> LocalStageActor:
+    """Fails two of a hundred invocations; ``closings`` gets the epochs that were closed."""
+    rng = random.Random(name)
+
+    def handle(invocation: StreamingStageInvocation) -> dict[str, object]:
+        if rng.random() < 0.02:
+            raise RandomFailure
+        return {artifact: invocation.key.sequence_id}
+
+    def close(context: StreamingSessionContext, reason: StreamingSessionCloseReason) -> None:
+        closings.append((name, context.session_epoch))
+
+    return LocalStageActor(handle, session_closer=close)
+
+
 def test_threads_that_do_the_same_to_actors_with_threads() -> None:
     closings: list[tuple[str, int]] = []
-
-    def actor(name: str, artifact: str) -> LocalStageActor:
-        chance = random.Random(name)
-
-        def handle(invocation: StreamingStageInvocation) -> dict[str, object]:
-            if chance.random() < 0.02:
-                raise Chance
-            return {artifact: invocation.key.sequence_id}
-
-        def close(context: StreamingSessionContext, reason: StreamingSessionCloseReason) -> None:
-            closings.append((name, context.session_epoch))
-
-        return LocalStageActor(handle, session_closer=close)
-
-    orchestrator = StreamingPipelineOrchestrator(chain(2), {name: actor(name, made) for name, made in PRODUCES.items()})
-    lives = [SessionEpoch(orchestrator, f"s{n}", random.Random(n)) for n in range(4)]
-
-    def live(life: SessionEpoch) -> None:
-        for _ in range(150):
-            life.begin()
-            with contextlib.suppress(SessionEndedError):
-                for _ in range(life.rng.randrange(12)):
-                    life.push()
-                    life.poll()
-            how = life.rng.random()
-            if how < 0.3 and orchestrator.status(life.session_id) is StreamingSessionStatus.RUNNING:
-                while True:
-                    with contextlib.suppress(TimeoutError, Chance):
-                        orchestrator.drain_session(life.session_id, timeout=0.01)
-                    if orchestrator.status(life.session_id) is not StreamingSessionStatus.RUNNING:
-                        break
-                    life.poll()
-                if orchestrator.status(life.session_id) is StreamingSessionStatus.CLOSED:
-                    life.poll()
-                    assert len(life.read) == life.next_input  # a drain loses nothing
-            elif how < 0.6:
-                orchestrator.cancel_session(life.session_id)
-            else:
-                orchestrator.close_session(life.session_id)
-            with contextlib.suppress(UnknownSessionError):
-                life.poll()
-                assert orchestrator.wait_until_idle(life.session_id)
-
+    actors = {name: failing_actor(name, artifact, closings) for name, artifact in PRODUCES.items()}
+    orchestrator = StreamingPipelineOrchestrator(chain(2), actors)
+    sessions = [RandomSession(orchestrator, f"s{n}", random.Random(n)) for n in range(4)]
     errors: list[BaseException] = []
 
-    def run(life: SessionEpoch) -> None:
+    def run(session: RandomSession) -> None:
         try:
-            live(life)
+            for _ in range(150):
+                session.run_epoch()
         except BaseException as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=run, args=(life,)) for life in lives]
+    threads = [threading.Thread(target=run, args=(session,)) for session in sessions]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(30)
     orchestrator.close(10.0)
     assert not errors, errors
-    counts = orchestrator.diagnostics()
-    assert counts.slot_leaks == counts.cleanup_failures == counts.duplicate_results == counts.stale_epoch_results == 0
-    expected = {(name, epoch) for name in PRODUCES for life in lives for epoch in life.epochs}
+    assert_regular(orchestrator)
+    expected = {(name, epoch) for name in PRODUCES for session in sessions for epoch in session.epochs}
     assert len(closings) == len(expected) and set(closings) == expected

@@ -154,15 +154,15 @@ def test_a_session_may_end_at_any_moment(name: str) -> None:
     while steps := Explorer(GRAPHS[name], tuple(path)).steps():
         explorer = Explorer(GRAPHS[name], tuple(path))
         session, bench = explorer.session, explorer.bench
-        bench.scheduler.end(session, StreamingSessionStatus.CANCELLED, StreamingSessionCloseReason.CANCELLED)
+        bench.scheduler.end_session(session, StreamingSessionStatus.CANCELLED, StreamingSessionCloseReason.CANCELLED)
         bench.collect()
         for work in list(bench.works):
             bench.answer(work)
         assert bench.ended == [session] and not bench.works
-        bench.scheduler.released(session, None)
+        bench.scheduler.on_released(session, None)
         assert bench.scheduler.counts.slot_leaks == 0
         assert len(session.slots) == len(session.outputs)
-        assert not any(len(desk.turns) for desk in bench.scheduler.desks)
+        assert not any(len(queue.waiting) for queue in bench.scheduler.queues)
         path.append(steps[-1])
 
 
@@ -224,7 +224,7 @@ def test_a_last_output_ends_the_session_whatever_comes_after_it(name: str) -> No
             assert [seq for seq, name in read if name == artifact][:3] == [0, 1, 2]
         assert [seq for seq, _ in read].count(2) == len(bench.graph.outputs)
         assert session.artifact_stats().slot_count == 0 and session.idle
-        assert not any(len(desk.turns) for desk in bench.scheduler.desks)
+        assert not any(len(queue.waiting) for queue in bench.scheduler.queues)
 
 
 def run_one(bench: Bench, stage_id: str, seconds: float) -> None:
@@ -296,14 +296,14 @@ def test_what_a_dead_actor_had_fails_with_it() -> None:
     bench.push(two, 0)
     late = bench.at("encode")[0]
     error = RuntimeError("dead")
-    bench.scheduler.replace(0, type(late.lane)(late.lane.actor), error)
+    bench.scheduler.replace_lane(0, type(late.lane)(late.lane.actor), error)
     bench.collect()
     assert one.status is StreamingSessionStatus.FAILED and one.error is error
     assert two.status is StreamingSessionStatus.RUNNING
     assert [work.session for work in bench.at("encode")[1:]] == [two]
-    bench.scheduler.answered(late, {"y": 1}, None)
-    bench.scheduler.released(one, None)
-    bench.scheduler.answered(late, {"y": 1}, None)
+    bench.scheduler.on_completed(late, {"y": 1}, None)
+    bench.scheduler.on_released(one, None)
+    bench.scheduler.on_completed(late, {"y": 1}, None)
     counts = bench.scheduler.counts.snapshot()
     assert (counts.duplicate_results, counts.stale_epoch_results, counts.orphaned_results) == (1, 1, 0)
 
@@ -323,7 +323,7 @@ def test_a_sequence_without_all_its_inputs_is_dropped_by_a_drain() -> None:
     bench.push(session, 0)
     bench.answer(bench.at("a")[0])
     bench.push(session, 1, ["x"])
-    bench.scheduler.drain(session)
+    bench.scheduler.drain_session(session)
     bench.collect()
     while bench.works:
         bench.answer(bench.works[0])

@@ -8,7 +8,7 @@ import pytest
 
 from realtime_engine.core.clock import NS_PER_S
 from realtime_engine.core.monitor import ServeMonitor
-from realtime_engine.core.streaming.serving import RolloutCallbacks, ServedSession
+from realtime_engine.core.streaming.serving import RolloutCallbacks, ServedSession, SessionEnvironment
 from realtime_engine.testing import ManualClock
 
 MS = NS_PER_S // 1000
@@ -50,17 +50,9 @@ async def pushes(monkeypatch: pytest.MonkeyPatch, takes_ms: list[float]) -> tupl
 
     monkeypatch.setattr(ServedSession, "_sleep_until", sleep_until)
     callbacks = RolloutCallbacks(*(lambda *_: None for _ in range(3)))
-    session = ServedSession(
-        pipeline,
-        "a",
-        {},
-        (1, 0),
-        interval_ns=10 * MS,
-        callbacks=callbacks,
-        monitor=monitor,
-        clock=pipeline.clock,
-    )
-    session.begin(pipeline)
+    environment = SessionEnvironment(pipeline, 10 * MS, callbacks, monitor, pipeline.clock)
+    session = ServedSession("a", {}, (1, 0), environment)
+    session.run(pipeline)
     await pipeline.done.wait()
     await session.stop()
     return pipeline.pushed_ms, monitor

@@ -136,6 +136,6 @@ def test_a_draining_session_is_not_open() -> None:
     bench = Bench(chain())
     session = bench.session()
     check_open(session)
-    bench.scheduler.drain(session)
+    bench.scheduler.drain_session(session)
     with pytest.raises(SessionEndedError, match="'s' is being drained"):
         check_open(session)

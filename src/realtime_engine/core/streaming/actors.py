@@ -1,4 +1,4 @@
-"""The thread that owns a stage's state, and the mailbox in front of it."""
+"""Actors with a thread and a mailbox: for handlers of one invocation, and of a batch."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ SessionCloser = Callable[[StreamingSessionContext, StreamingSessionCloseReason],
 
 
 class Work:
-    """One invocation on its way through an actor. ``answered`` is guarded by the actor's lock."""
+    """An invocation in an actor. ``completed`` is guarded by the actor's lock."""
 
-    __slots__ = ("invocation", "future", "answered")
+    __slots__ = ("invocation", "future", "completed")
 
     def __init__(self, invocation: StreamingStageInvocation) -> None:
         self.invocation = invocation
         self.future: Future[Mapping[str, object]] = Future()
-        self.answered = False
+        self.completed = False
 
 
 class Task:
-    """Something other than an invocation that is done on the actor's thread, in its turn."""
+    """A function that runs on the actor's thread, in order with the invocations."""
 
     __slots__ = ("run", "future")
 
@@ -68,14 +68,20 @@ Message = Work | Task | None  # ``None`` ends the thread
 
 
 class ThreadActor(abc.ABC):
-    """What all actors with one thread and a bounded mailbox share; subclasses say how work is run.
+    """Base of actors with one thread and a bounded mailbox.
 
-    At most ``in_service`` invocations are run at a time and ``mailbox_capacity`` wait; tasks are never refused while
-    it runs. Nothing that a handler raises ends the thread. A handler that raises :class:`StreamingActorFailedError`
-    says that the stage itself is lost: the actor has failed, and all that waits is answered so.
+    At most ``in_service`` invocations run at a time and ``mailbox_capacity`` wait; tasks are not limited. No exception
+    of a handler ends the thread. :class:`StreamingActorFailedError` from a handler means that the stage itself is lost:
+    the actor has failed, and all invocations that wait fail with it.
+
+    Args:
+        mailbox_capacity: limit of waiting invocations.
+        in_service: limit of running invocations.
+        name: of the thread, and in errors.
+        session_closer: releases the state of a session, on the actor's thread.
 
     Attributes:
-        backend_check_s: seconds between two looks at :meth:`lost_backend` while the actor is idle; ``None``: never.
+        backend_check_s: interval of :meth:`lost_backend` while the actor is idle; ``None``: never.
 
     Raises:
         ValueError: naming the argument.
@@ -87,7 +93,7 @@ class ThreadActor(abc.ABC):
         check_count("mailbox_capacity", mailbox_capacity)
         if session_closer is not None:
             check_callable("session_closer", session_closer)
-        self._most_pending = mailbox_capacity + in_service
+        self._max_pending = mailbox_capacity + in_service
         self._name = name
         self._session_closer = session_closer
         self._lock = threading.Lock()
@@ -106,23 +112,23 @@ class ThreadActor(abc.ABC):
     # -- any thread
 
     def submit(self, invocation: StreamingStageInvocation) -> Future[Mapping[str, object]]:
-        """Take one invocation without waiting.
+        """Queue one invocation without waiting.
 
         Raises:
-            StreamingActorBusyError: the mailbox is full; nothing was taken.
+            StreamingActorBusyError: the mailbox is full; nothing was queued.
             StreamingActorFailedError: it is closed or has failed.
         """
         work = Work(invocation)
         with self._lock:
             self._check_running()
-            if self._pending >= self._most_pending:
+            if self._pending >= self._max_pending:
                 raise StreamingActorBusyError(f"the mailbox of {self._name!r} is full: {self._pending} are pending")
             self._pending += 1
             self._mailbox.put(work)
         return work.future
 
     def health(self) -> StreamingActorHealth:
-        """How it is, without waiting."""
+        """The state now, without waiting."""
         with self._lock:
             return StreamingActorHealth(self._state, self._pending, self._failure_reason)
 
@@ -136,7 +142,7 @@ class ThreadActor(abc.ABC):
             callback(reason)
 
     def barrier(self, timeout: float = 5.0) -> None:
-        """Return when everything taken so far is answered.
+        """Return when everything submitted so far is completed.
 
         Raises:
             TimeoutError: after ``timeout`` seconds.
@@ -144,19 +150,19 @@ class ThreadActor(abc.ABC):
         """
         with self._lock:
             reached = self._send(Task(lambda: None))
-        self._await(reached, timeout, f"actor {self._name!r} has not worked off its mailbox")
+        self._await(reached, timeout, f"actor {self._name!r} has not completed its mailbox")
 
     def close_session(
         self, context: StreamingSessionContext, reason: StreamingSessionCloseReason, timeout: float = 5.0
     ) -> None:
-        """Run the session closer on the actor's thread, after the work taken so far.
+        """Run the session closer on the actor's thread, after the work submitted so far.
 
-        A call for a session that is being closed already waits for that to end: the closer runs once.
+        A second call for the same session waits for the first: the closer runs once.
 
         Raises:
-            TimeoutError: after ``timeout`` seconds; the closer's turn still comes.
+            TimeoutError: after ``timeout`` seconds; the closer still runs later.
             StreamingActorFailedError: it is closed.
-            BaseException: what the closer raised.
+            BaseException: raised by the closer.
         """
         closer = self._session_closer
         with self._lock:
@@ -165,13 +171,13 @@ class ThreadActor(abc.ABC):
                 run = (lambda: None) if closer is None else (lambda: closer(context, reason))
                 closed = self._closing[context] = self._send(Task(run))
                 closed.add_done_callback(lambda _: self._forget_closing(context))
-        self._await(closed, timeout, f"actor {self._name!r} has not let go of {context}")
+        self._await(closed, timeout, f"actor {self._name!r} has not released {context}")
 
     def close(self, timeout: float = 5.0) -> None:
-        """Take nothing more, work off what was taken, and end.
+        """Accept no more work, complete what was submitted, and end.
 
-        After ``timeout`` seconds whatever is left is answered with :class:`StreamingActorFailedError`. A handler that
-        is stuck keeps its thread, which ends when the handler does.
+        After ``timeout`` seconds all incomplete work fails with :class:`StreamingActorFailedError`. A stuck handler
+        keeps its thread, which ends when the handler returns.
         """
         with self._lock:
             if self._state is not StreamingActorState.CLOSED:
@@ -203,29 +209,29 @@ class ThreadActor(abc.ABC):
         future.result()
 
     def _forget_closing(self, context: StreamingSessionContext) -> None:
-        # Without the lock, which a thread that adds the callback to a finished future holds: one call on a dict.
+        # Without the lock, which may be held by the thread that adds this callback to a finished future.
         self._closing.pop(context, None)
 
     def _abandon(self, reason: str) -> None:
         self._abandoned = True
         error = StreamingActorFailedError(reason)
         for work in self._in_service:
-            self.answer(work, error=error)
+            self.complete(work, error=error)
         for message in tuple(self._requeued):
             self._refuse(message, error)
         with contextlib.suppress(queue.Empty):
             while True:
                 self._refuse(self._mailbox.get_nowait(), error)
-        self._mailbox.put(None)  # in case that this took the one that ends the thread
+        self._mailbox.put(None)  # this may have removed the message that ends the thread
 
     # -- the actor's thread
 
     @abc.abstractmethod
     def run(self, work: Work) -> None:
-        """Answer ``work``, and whatever of the mailbox is taken together with it."""
+        """Complete ``work``, and the work of the mailbox that is run together with it."""
 
     def lost_backend(self) -> str | None:
-        """Why what the handler works with has died; checked every ``backend_check_s`` seconds of idleness."""
+        """Why the backend of the handler has died; ``None`` while it is alive. Checked while the actor is idle."""
         return None
 
     def _main(self) -> None:
@@ -245,7 +251,7 @@ class ThreadActor(abc.ABC):
         return self._mailbox.get()
 
     def _handle(self, message: Message) -> bool:
-        """Deal with one message; holds no reference to it afterwards. False when it was the last."""
+        """Handle one message, without a reference to it afterwards. False if it was the last."""
         if message is None:
             return False
         if self._abandoned:
@@ -262,13 +268,13 @@ class ThreadActor(abc.ABC):
     def _run_task(self, task: Task) -> None:
         try:
             task.run()
-        except BaseException as error:  # goes to the one who waits
-            self._settle(task.future, None, error)
+        except BaseException as error:  # raised by the caller that waits for it
+            self._resolve(task.future, None, error)
         else:
-            self._settle(task.future, None)
+            self._resolve(task.future, None)
 
-    def begin(self, work: Work) -> bool:
-        """Whether work may start; what was cancelled while it waited never does."""
+    def start(self, work: Work) -> bool:
+        """Begin an invocation; false if it was cancelled while it waited."""
         if self._abandoned:
             self._refuse(work, StreamingActorFailedError(f"{self._name!r} is closed"))
             return False
@@ -279,11 +285,11 @@ class ThreadActor(abc.ABC):
         return True
 
     def mark_in_service(self, works: tuple[Work, ...]) -> None:
-        """Declare what is being run, so that a close that times out can answer it."""
+        """Declare what is being run, so that a close that times out can fail it."""
         self._in_service = works
 
     def next_work(self, timeout_s: float) -> Work | None:
-        """The next message if it is work and comes within the time; anything else stays for its turn."""
+        """The next message, if it is work and comes within the time; any other message is kept for later."""
         if self._requeued:
             return None
         try:
@@ -299,8 +305,8 @@ class ThreadActor(abc.ABC):
         """Run work that :meth:`next_work` returned after the current batch."""
         self._requeued.append(work)
 
-    def answer(self, work: Work, outputs: object = None, error: BaseException | None = None) -> None:
-        """Give what a handler returned, or raised. Nothing when the work is answered already."""
+    def complete(self, work: Work, outputs: object = None, error: BaseException | None = None) -> None:
+        """Complete work with the outputs or the exception of its handler, unless it is completed already."""
         if error is None and not isinstance(outputs, Mapping):
             error = InvalidStageOutputError(
                 f"{self._name!r} must return a mapping of artifacts to values, got {outputs!r}"
@@ -308,9 +314,9 @@ class ThreadActor(abc.ABC):
         if not self._claim(work):
             return
         if isinstance(error, StreamingActorFailedError):
-            self._fail(reason_of(error), before_callbacks=partial(self._settle, work.future, outputs, error))
+            self._fail(reason_of(error), before_callbacks=partial(self._resolve, work.future, outputs, error))
         else:
-            self._settle(work.future, outputs, error)
+            self._resolve(work.future, outputs, error)
 
     def _fail(self, reason: str, before_callbacks: Callable[[], None] = lambda: None) -> None:
         with self._lock:
@@ -326,41 +332,42 @@ class ThreadActor(abc.ABC):
                 logger.exception("a failure callback of %r failed", self._name)
 
     def _claim(self, work: Work) -> bool:
-        """Whether the caller is the one to answer: the thread, or a close that waits no longer."""
+        """Mark work as completed; true for the one caller that has to set its future."""
         with self._lock:
-            if work.answered:
+            if work.completed:
                 return False
-            work.answered = True
+            work.completed = True
             self._pending -= 1
             return True
 
     def _refuse(self, message: Message, error: StreamingActorFailedError) -> None:
-        if isinstance(message, Task):
-            self._settle(message.future, None, error)
-        elif message is not None and self._claim(message) and message.future.set_running_or_notify_cancel():
-            self._settle(message.future, None, error)
+        if message is None:
+            return
+        is_open = isinstance(message, Task) or self._claim(message) and message.future.set_running_or_notify_cancel()
+        if is_open:
+            self._resolve(message.future, None, error)
 
-    def _settle(self, future: Future[Any], outputs: object, error: BaseException | None = None) -> None:
+    def _resolve(self, future: Future[Any], outputs: object, error: BaseException | None = None) -> None:
         try:
             if error is not None:
                 future.set_exception(error)
             else:
                 future.set_result(outputs)
         except concurrent.futures.InvalidStateError:
-            logger.debug("%r: somebody was quicker with an answer", self._name)
-        except BaseException:  # a callback's: the answer has been given
+            logger.debug("%r: a future was completed by another thread", self._name)
+        except BaseException:  # raised by a callback, after the result was set
             logger.exception("a callback of %r failed", self._name)
 
 
 class LocalStageActor(ThreadActor):
-    """One daemon thread that owns its stage's state.
+    """Runs a handler on one daemon thread, which owns the state of the stage.
 
     Args:
-        handler: invocation -> ``{artifact: value}``; called on that thread, one invocation at a time. What it raises
-            is that invocation's answer. If it raises :class:`StreamingActorFailedError`, the actor has failed.
-        mailbox_capacity: invocations that may wait while one is run.
+        handler: invocation -> ``{artifact: value}``; called on that thread, one invocation at a time. An exception
+            fails that invocation; :class:`StreamingActorFailedError` fails the actor.
+        mailbox_capacity: invocations that may wait while one runs.
         name: of the thread, and in errors.
-        session_closer: lets go of what the stage holds of a session, on the same thread.
+        session_closer: releases the state of a session, on the same thread.
 
     Raises:
         ValueError: naming the argument.
@@ -378,33 +385,36 @@ class LocalStageActor(ThreadActor):
         super().__init__(mailbox_capacity, 1, name, session_closer)
 
     def run(self, work: Work) -> None:
+        """Run the handler."""
         self.mark_in_service((work,))
         try:
-            if not self.begin(work):
+            if not self.start(work):
                 return
             outputs = self._handler(work.invocation)
-        except BaseException as error:  # the thread outlives whatever a stage does
-            self.answer(work, error=error)
+        except BaseException as error:  # no exception of a stage ends the thread
+            self.complete(work, error=error)
         else:
-            self.answer(work, outputs)
+            self.complete(work, outputs)
 
 
 BatchHandler: TypeAlias = Callable[[list[StreamingStageInvocation]], Sequence["Mapping[str, object] | BaseException"]]
 
 
 class BatchedStageActor(ThreadActor):
-    """One daemon thread that owns its stage's state and runs waiting invocations of several sessions together.
+    """Runs waiting invocations of several sessions together, on one daemon thread that owns the state of the stage.
 
-    A batch holds at most one invocation of a session, in the order in which they were submitted, and never waits for
-    more than are there unless ``linger_seconds`` says so.
+    A batch has at most one invocation of each session, in the order of submission. It contains what is waiting when it
+    starts, and does not wait for more unless ``linger_seconds`` is set.
 
     Args:
         handler: invocations -> for each of them, in order, ``{artifact: value}`` or the exception that it failed with.
-            If it raises, it is called again for each half, down to the culprits: a handler that raises must have
-            changed nothing.
-        max_batch: most invocations in one call.
-        mailbox_capacity: invocations that may wait while a batch is run; ``None``: as many as a batch holds.
-        linger_seconds: how long an invocation may be held for others to join it.
+            If it raises, it is called again for each half, down to single invocations: a handler that raises must not
+            have changed any state.
+        max_batch: limit of invocations in one call.
+        mailbox_capacity: invocations that may wait while a batch runs; ``None``: ``max_batch``.
+        name: of the thread, and in errors.
+        session_closer: releases the state of a session, on the same thread.
+        linger_seconds: time for which an invocation waits for others to join it.
 
     Raises:
         ValueError: naming the argument.
@@ -428,9 +438,10 @@ class BatchedStageActor(ThreadActor):
         super().__init__(max_batch if mailbox_capacity is None else mailbox_capacity, max_batch, name, session_closer)
 
     def run(self, work: Work) -> None:
+        """Run the handler on a batch that begins with ``work``."""
         batch = self._gather(work)
         self.mark_in_service(tuple(batch))
-        begun = [member for member in batch if self._begin(member)]
+        begun = [member for member in batch if self._start(member)]
         if begun:
             self._run_batch(begun)
 
@@ -449,38 +460,38 @@ class BatchedStageActor(ThreadActor):
             batch.append(work)
         return batch
 
-    def _begin(self, work: Work) -> bool:
+    def _start(self, work: Work) -> bool:
         try:
-            return self.begin(work)
-        except BaseException as error:  # its own failure
-            self.answer(work, error=error)
+            return self.start(work)
+        except BaseException as error:  # fails this member of the batch only
+            self.complete(work, error=error)
             return False
 
     def _run_batch(self, batch: list[Work]) -> None:
         try:
-            answers = self._call(batch)
-        except StreamingActorFailedError as error:  # the stage is lost: there is nothing to search for
+            results = self._call(batch)
+        except StreamingActorFailedError as error:  # the stage is lost, whichever invocation caused it
             for work in batch:
-                self.answer(work, error=error)
+                self.complete(work, error=error)
         except BaseException as error:
             if len(batch) == 1:
-                self.answer(batch[0], error=error)
+                self.complete(batch[0], error=error)
                 return
             middle = len(batch) // 2
             self._run_batch(batch[:middle])
             self._run_batch(batch[middle:])
         else:
-            for work, answer in zip(batch, answers, strict=True):
-                if isinstance(answer, BaseException):
-                    self.answer(work, error=answer)
+            for work, result in zip(batch, results, strict=True):
+                if isinstance(result, BaseException):
+                    self.complete(work, error=result)
                 else:
-                    self.answer(work, answer)
+                    self.complete(work, result)
 
     def _call(self, batch: list[Work]) -> list[Mapping[str, object] | BaseException]:
-        answers = list(self._handler([work.invocation for work in batch]))
-        if len(answers) != len(batch):
+        results = list(self._handler([work.invocation for work in batch]))
+        if len(results) != len(batch):
             raise InvalidStageOutputError(
-                f"the handler of a batch must return one answer for each of its {len(batch)} invocations, "
-                f"got {len(answers)}"
+                f"the handler of a batch must return one result for each of its {len(batch)} invocations, "
+                f"got {len(results)}"
             )
-        return answers
+        return results

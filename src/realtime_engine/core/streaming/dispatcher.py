@@ -1,4 +1,4 @@
-"""Carries out what the scheduler decides: between its lock and the actors' threads."""
+"""Carries out the effects of the scheduler: the link between its lock and the threads of the actors."""
 
 from __future__ import annotations
 
@@ -17,17 +17,22 @@ from .scheduler import Effects, Scheduler
 from .session import RUNNING
 from .work import ActorLane, StageWork, WithdrawnError
 
-RETRY_SECONDS = 0.002
+RETRY_S = 0.002
 
 
 class Dispatcher:
-    """``with dispatcher as scheduler:`` holds the scheduling lock; what was decided is done when it ends.
+    """``with dispatcher as scheduler:`` holds the scheduling lock, and carries out the effects after its release.
 
-    Scheduling runs on whichever thread caused it, most often that of the actor which has just answered. Actors are
-    called without the lock, so one may answer within ``submit``; such answers are worked off in a loop, not in depth.
+    Scheduling runs on the thread that caused it, most often that of the actor which has completed an invocation. Actors
+    are called without the lock. One may complete an invocation within ``submit``; the resulting submissions are made in
+    a loop, not recursively.
 
-    A finalizer that the garbage collector runs on the very thread that schedules gets ``RuntimeError``: if it waited,
-    it would wait for itself, and everybody else for both.
+    A finalizer that the garbage collector runs on the thread that holds the lock gets ``RuntimeError`` instead of a
+    deadlock.
+
+    Args:
+        scheduler: decides what to do.
+        releaser: releases ended sessions.
     """
 
     def __init__(self, scheduler: Scheduler, releaser: SessionReleaser) -> None:
@@ -40,7 +45,7 @@ class Dispatcher:
     def __enter__(self) -> Scheduler:
         here = threading.get_ident()
         if self._holder == here:
-            raise RuntimeError("this was called in the middle of scheduling, by a finalizer or a clock")
+            raise RuntimeError("called during scheduling, by a finalizer or a clock; use another thread")
         self._lock.acquire()
         self._holder = here
         return self._scheduler
@@ -56,8 +61,8 @@ class Dispatcher:
 
     def _perform(self, effects: Effects) -> None:
         for work in effects.withdrawn:
-            future = work.future  # which its answer takes away, at any moment
-            if future is not None:  # else the thread that submits it sees that the session has ended
+            future = work.future  # cleared by the completion, at any moment
+            if future is not None:  # otherwise the thread that submits it notices the end of the session
                 future.cancel()
         if effects.started:
             self._submit_all(effects.started)
@@ -68,7 +73,7 @@ class Dispatcher:
 
     def _submit_all(self, works: list[StageWork]) -> None:
         waiting: deque[StageWork] | None = getattr(self._here, "waiting", None)
-        if waiting is not None:  # within a submit of this thread, which goes on with these
+        if waiting is not None:  # this is within a submit on this thread, whose loop continues with these
             waiting.extend(works)
             return
         waiting = self._here.waiting = deque(works)
@@ -77,7 +82,7 @@ class Dispatcher:
             while waiting:
                 try:
                     self._submit(waiting.popleft())
-                except KeyboardInterrupt as error:  # the others are of other sessions
+                except KeyboardInterrupt as error:  # the others belong to other sessions
                     interrupt = error
         finally:
             self._here.waiting = None
@@ -87,24 +92,24 @@ class Dispatcher:
     def _submit(self, work: StageWork) -> None:
         invocation = work.invocation
         if work.session.status is not RUNNING or invocation is None:
-            self._answer(work, None, WithdrawnError("the session ended"))
+            self._complete(work, None, WithdrawnError("the session ended"))
             return
         try:
             future = work.future = work.lane.actor.submit(invocation)
             if work.session.status is not RUNNING:
                 future.cancel()
-            future.add_done_callback(partial(self._answered, work))
+            future.add_done_callback(partial(self._on_done, work))
         except StreamingActorBusyError:
             self._postpone(work)
-        except BaseException as error:  # whatever an actor raises, or returns, is the end of this session only
-            self._answer(work, None, contained(error, f"the actor of stage {stage_of(work)!r}"))
+        except BaseException as error:  # an error of an actor ends this session only
+            self._complete(work, None, contained(error, f"the actor of stage {stage_of(work)!r}"))
             reraise_interrupt(error)
 
     def _postpone(self, work: StageWork) -> None:
         with self as scheduler:
-            stuck = scheduler.refused(work)
-        if stuck:
-            timer = threading.Timer(RETRY_SECONDS, self._retry, (work.lane,))
+            must_retry = scheduler.on_refused(work)
+        if must_retry:
+            timer = threading.Timer(RETRY_S, self._retry, (work.lane,))
             timer.daemon = True
             timer.start()
 
@@ -112,42 +117,47 @@ class Dispatcher:
         with self as scheduler:
             scheduler.retry(lane)
 
-    def _answered(self, work: StageWork, future: Future[Mapping[str, object]]) -> None:
-        invocation = work.invocation  # its values are let go of when this returns, not under the lock
+    def _on_done(self, work: StageWork, future: Future[Mapping[str, object]]) -> None:
+        invocation = work.invocation  # keeps its values alive, so that they are not freed under the lock
         work.future = None  # which holds this callback, and so the work
         outputs, error = outcome(work, future)
-        self._answer(work, outputs, error)
+        self._complete(work, outputs, error)
         del invocation
 
-    def _answer(self, work: StageWork, outputs: Mapping[str, object] | None, error: BaseException | None) -> None:
+    def _complete(self, work: StageWork, outputs: Mapping[str, object] | None, error: BaseException | None) -> None:
         with self as scheduler:
-            scheduler.answered(work, outputs, error)
+            scheduler.on_completed(work, outputs, error)
 
 
 def stage_of(work: StageWork) -> str:
+    """The stage id of an invocation."""
     return work.progress.table.spec.stage_id
 
 
 def outcome(
     work: StageWork, future: Future[Mapping[str, object]]
 ) -> tuple[dict[str, object] | None, BaseException | None]:
-    """What a finished future says: outputs or an error."""
+    """Outputs or error of a finished future."""
     if future.cancelled():
         if work.session.status is not RUNNING:
             return None, WithdrawnError("the session ended")
-        return None, StreamingActorFailedError(f"the actor of stage {stage_of(work)!r} dropped its work")
+        return None, StreamingActorFailedError(f"the actor of stage {stage_of(work)!r} dropped an invocation")
     where = f"stage {stage_of(work)!r}"
     raised = future.exception()
     if raised is not None:
         return None, contained(raised, where)
     try:
         return checked_outputs(work, future.result()), None
-    except BaseException as error:  # of a mapping that is a handler's own
+    except BaseException as error:  # raised by a mapping with code of its own
         return None, contained(error, where)
 
 
 def checked_outputs(work: StageWork, given: object) -> dict[str, object]:
-    """The outputs of a handler. ``InvalidStageOutputError`` unless they are what its stage produces."""
+    """The outputs of a handler as a dictionary.
+
+    Raises:
+        InvalidStageOutputError: they are not exactly the artifacts that the stage produces.
+    """
     expected = work.progress.table.spec.produces
     where = f"stage {stage_of(work)!r}, session {work.session.session_id!r}, sequence {work.sequence_id}"
     if not isinstance(given, Mapping):

@@ -1,4 +1,4 @@
-"""A stage graph as an engine: the contract on top of a streaming pipeline."""
+"""The engine contract on top of a pipeline."""
 
 from __future__ import annotations
 
@@ -29,30 +29,31 @@ _WAIT_S = 5.0
 
 
 class StreamingEngine:
-    """Serves sessions on a graph of stages: chunks of one session are in several stages at the same time.
+    """Serves sessions on a graph of stages: several chunks of a session are in different stages at the same time.
 
-    Attach creates a session in the pipeline; its context is in every :class:`~.rollout.ChunkRequest`. Conditioning
-    becomes controls (``latest`` edges), which a stage samples when it begins; each event is in one request. Reset
-    closes the session and creates it anew. The next chunk of a session is requested when the pipeline has room for it,
-    no faster than ``rate_hz`` and not while the session is paused.
+    An attached session is a session of the pipeline, with its context in every :class:`~.rollout.ChunkRequest`. Its
+    conditioning becomes controls (``latest`` edges), which a stage samples when it begins; each event is in one
+    request. A reset closes the pipeline's session and creates it again. The next chunk is requested when the pipeline
+    has room for it, no faster than ``rate_hz`` and not while the session is paused.
 
-    When a stage raises, its session gets ``Failed`` and starts again from its context, with the conditioning that it
-    has; other sessions are not affected. After ten failures in a row it is detached with ``Failed(fatal=True)``, as
-    it is when its stage cannot be restarted. A stage that returns a :class:`~.types.StreamingLastOutput` ends the
-    rollout: its session gets ``Finished``.
+    When a stage raises, its session gets ``Failed`` and restarts from its context, with its current conditioning; other
+    sessions are not affected. After ten failures in a row it is detached with ``Failed(fatal=True)``, as it is if a
+    failed actor cannot be replaced. A stage that returns a :class:`~.types.StreamingLastOutput` ends the rollout: the
+    session gets ``Finished``.
 
-    It owns the actors: they are closed when serving ends.
+    The engine owns the actors and closes them when serving ends.
 
     Args:
-        spec: the graph. What leaves it is the chunk's output: the value of its one output artifact, or a mapping of
-            artifacts to values when it has several.
-        actors: stage id -> actor.
-        manifest: capacity and cadence; ``pipeline_depth_chunks`` stays 1, for :meth:`step` gives what it was asked for.
+        spec: the graph. The output of a chunk is the value of the one output artifact, or a mapping of artifacts to
+            values if there are several.
+        actors: stage id -> actor, or a function without arguments that creates one.
+        manifest: capacity and rate. ``pipeline_depth_chunks`` stays 1, since :meth:`step` returns the chunks that it
+            was called for.
         inputs: request -> input artifact -> value. ``None``: every input that is no control gets the request itself.
-        controls: conditioning -> control -> value. ``None``: every control gets the conditioning as a whole.
+        controls: conditioning -> control -> value. ``None``: every control gets the whole conditioning.
 
     Raises:
-        ValueError: when the graph is not sound, naming the culprit.
+        ValueError: the graph or the actors are not valid; names the part.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class StreamingEngine:
 
     @property
     def pipeline(self) -> StreamingPipelineOrchestrator:
-        """For its metrics and diagnostics."""
+        """The pipeline, for its metrics and diagnostics."""
         return self._pipeline
 
     # -- Level 2
@@ -97,7 +98,10 @@ class StreamingEngine:
         """Serve until ``stop`` is set; then end all sessions, and close the actors and the outbox.
 
         Args:
-            monitor: counters to be read while this runs; its ``pipeline`` gives the figures of the stages.
+            inbox: messages to apply.
+            outbox: receives chunks and events.
+            stop: ends the loop.
+            monitor: counters to update; its ``pipeline`` has the figures of the stages.
             max_chunks: chunks after which each epoch of a session finishes; ``None``: no limit.
         """
         server = PipelineServer(
@@ -113,26 +117,31 @@ class StreamingEngine:
             await server.run(stop)
         finally:
             outbox.close()
-            await asyncio.to_thread(self._close_at_last)
+            await asyncio.to_thread(self._close_pipeline)
 
-    def _close_at_last(self) -> None:
+    def _close_pipeline(self) -> None:
         try:
             self._pipeline.close(_CLOSE_TIMEOUT_S)
-        except TimeoutError as error:  # a handler that is stuck keeps nobody from leaving
+        except TimeoutError as error:  # a stuck handler does not keep the engine from ending
             logger.error("the pipeline did not end in time: %s", error)
 
     # -- Level 1: one chunk after another
 
     def manifest(self) -> EngineManifest:
+        """Capacity and rate, as given."""
         return self._manifest
 
     @property
     def active_sessions(self) -> int:
-        """Sessions that are attached by :meth:`attach`."""
+        """Number of sessions attached by :meth:`attach`."""
         return len(self._rollouts)
 
     def attach(self, init: SessionInit) -> None:
-        """Admit a session. Raises :class:`AdmissionError` when full, or while the pipeline does not take it."""
+        """Admit a session.
+
+        Raises:
+            AdmissionError: all places are taken, or the pipeline cannot create the session now.
+        """
         if init.session_id in self._rollouts:
             return
         if len(self._rollouts) >= self._manifest.max_sessions:
@@ -145,10 +154,10 @@ class StreamingEngine:
             raise AdmissionError(str(error)) from error
 
     def step(self, due: Mapping[str, Mapping[str, Any]]) -> list[StepResult]:
-        """One chunk of each session, waited for: sessions are in the stages together, chunks of one session are not.
+        """Make one chunk of each session; sessions are in the stages together, chunks of one session are not.
 
         Raises:
-            StepFailure: stages failed for some sessions; those fail in every later step too, until they are detached.
+            StepFailure: stages failed for some sessions, which fail in every later step too until they are detached.
         """
         begun: list[str] = []
         failures: dict[str, BaseException] = {}
@@ -185,14 +194,14 @@ class StreamingEngine:
         return [chunk for chunk in chunks if chunk is not None]
 
     def finalize(self, session_ids: list[str]) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def detach(self, session_id: str) -> None:
-        """Release a session. Raises what keeps a stage from letting go of it."""
+        """Release a session. Raises the error of a stage that does not release it."""
         if session_id in self._rollouts:
             self._pipeline.close_session(session_id)
             del self._rollouts[session_id]
 
     def close(self, timeout: float = 5.0) -> None:
-        """Close the actors; for those who do not call :meth:`serve`."""
+        """Close the actors, if :meth:`serve` was not used."""
         self._pipeline.close(timeout)

@@ -5,17 +5,17 @@
     RealtimeEngineError
         StreamingError                       (RuntimeError)
             StreamingActorBusyError      an actor's mailbox is full; try again later
-            StreamingActorFailedError    an actor is dead or closed
-            StreamingWorkerError         what a worker process raised, where the exception itself cannot travel
-            StageInterruptError          a stage raised what would end a thread or an event loop, such as SystemExit
-            StreamingSessionError        the session does not take this call now
-                UnknownSessionError      (KeyError) no such session, or it is gone
-                SessionActiveError       (ValueError) the id is in use, or its cleanup is not done
-                SessionEndedError        it takes no more input
-            SequenceError                (ValueError) a gap, a replay or an impossible order at ingress
+            StreamingActorFailedError    an actor has failed or is closed
+            StreamingWorkerError         a worker process raised an exception that cannot be pickled
+            StageInterruptError          a stage raised an exception that would end a thread or task, such as SystemExit
+            StreamingSessionError        the session does not accept this call now
+                UnknownSessionError      (KeyError) no such session, or it is closed
+                SessionActiveError       (ValueError) the id is in use or not released yet
+                SessionEndedError        the session accepts no more inputs
+            SequenceError                (ValueError) a gap, a replay or an impossible order of inputs
             StreamingBackpressureError   an input edge is full
-            InvalidStageOutputError      (ValueError) a handler returned other artifacts than it declared
-            StreamingCleanupError        a session's state could not be released
+            InvalidStageOutputError      (ValueError) a handler returned artifacts other than those declared
+            StreamingCleanupError        the state of a session could not be released
 """
 
 from __future__ import annotations
@@ -40,67 +40,67 @@ __all__ = [
 
 
 class StreamingError(RealtimeEngineError, RuntimeError):
-    """Any error of the streaming scheduler."""
+    """Base of all errors of the streaming scheduler."""
 
 
 class StreamingActorBusyError(StreamingError):
-    """An actor's mailbox is full; nothing was taken."""
+    """An actor's mailbox is full; nothing was queued."""
 
 
 class StreamingActorFailedError(StreamingError):
-    """An actor is dead or closed."""
+    """An actor has failed or is closed."""
 
 
 class StreamingWorkerError(StreamingError):
-    """What a worker process raised, in words; the exception itself cannot be pickled."""
+    """Description of an exception in a worker process that cannot be pickled."""
 
 
 class StageInterruptError(StreamingError):
-    """A stage or a mapping of the author's raised what ends a thread, a task or an iterator; that is its cause.
+    """Replaces an exception of a stage or mapping that would end a thread, task or iterator; that one is its cause.
 
-    ``SystemExit``, ``CancelledError`` and ``StopIteration`` mean something to whoever they are raised at, and would end
-    a server for what is the fault of one session.
+    ``SystemExit``, ``CancelledError`` and ``StopIteration`` are control flow to the code that receives them, and would
+    end a server for the fault of one session.
     """
 
 
 class StreamingSessionError(StreamingError):
-    """The session does not take this call now."""
+    """The session does not accept this call now."""
 
 
 class UnknownSessionError(StreamingSessionError, KeyError):
-    """There is no such session, or it is gone."""
+    """There is no such session, or it is closed."""
 
     __str__ = Exception.__str__  # not the quotes of KeyError
 
 
 class SessionActiveError(StreamingSessionError, ValueError):
-    """The id is in use, or what its last session held is not released."""
+    """The id is in use, or the state of its last session is not released."""
 
 
 class SessionEndedError(StreamingSessionError):
-    """The session takes no more input."""
+    """The session accepts no more inputs."""
 
 
 class SequenceError(StreamingError, ValueError):
-    """A gap, a replay or an order at ingress that could never be worked off."""
+    """A gap, a replay or an impossible order of inputs."""
 
 
 class StreamingBackpressureError(StreamingError):
-    """An input edge is full; nothing was taken."""
+    """An input edge is full; nothing was pushed."""
 
 
 class InvalidStageOutputError(StreamingError, ValueError):
-    """A handler returned other artifacts than its stage declares."""
+    """A handler returned artifacts other than those that its stage declares."""
 
 
 class StreamingCleanupError(StreamingError):
-    """What a session held could not be released."""
+    """The state of a session could not be released."""
 
 
 def contained(error: BaseException, where: str) -> Exception:
-    """``error`` itself, or a :class:`StageInterruptError` in place of one that would end more than a session."""
+    """``error`` itself, or a :class:`StageInterruptError` if it would end more than a session."""
     if isinstance(error, Exception) and not isinstance(error, StopIteration | StopAsyncIteration):
         return error
-    stand_in = StageInterruptError(f"{where} raised {describe(error)}")
-    stand_in.__cause__ = error
-    return stand_in
+    interrupt = StageInterruptError(f"{where} raised {describe(error)}")
+    interrupt.__cause__ = error
+    return interrupt

@@ -1,4 +1,4 @@
-"""The graph of a pipeline, checked as a whole and laid out in tables for the scheduler."""
+"""Validation of a pipeline graph, and its tables for the scheduler."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from .specs import StreamingEdgeSpec, StreamingPipelineSpec, StreamingStageSpec
 
 @dataclass(frozen=True)
 class StageTable:
-    """What the scheduler looks up about one stage. Stages and output artifacts are numbered.
+    """Lookup tables of one stage. Stages and output artifacts are numbered.
 
     Attributes:
         index: of the stage, in topological order.
-        queued: the artifacts that it consumes by sequence; a bit of an ``arrived`` mask stands for each, in this order.
-        controls: the artifacts that it consumes by their newest value.
+        spec: its declaration.
+        queued: the artifacts that it consumes by sequence, in the order of their bits in a mask of arrived inputs.
+        controls: the artifacts of which it samples the newest value.
         bits: artifact -> its bit in the mask.
-        capacities: artifact -> how many sequences of it may wait here.
+        capacities: artifact -> sequences of it that may wait here.
         targets: artifact -> the stages that consume it, for everything that this stage produces.
-        room: (stage, capacity) for every edge that leaves this stage, the narrowest edge of each pair.
+        room: (stage, capacity) for each stage that this one has edges to; the smallest capacity of these.
         outputs: artifact -> number of the output, for what leaves the pipeline here.
-        sources: the stages whose edges arrive here: they may go on when this one takes something.
+        sources: the stages with edges to this one, which may proceed when this one takes a sequence.
         ingress: whether an input of the pipeline is queued here.
-        full_mask: all bits of what a sequence needs here.
+        full_mask: the mask of a sequence that has all its inputs.
     """
 
     index: int
@@ -42,19 +43,19 @@ class StageTable:
 
 
 class PipelineGraph:
-    """A checked pipeline.
+    """A validated pipeline.
 
     Attributes:
-        spec: as given.
-        stages: one table a stage, in topological order.
-        index: stage id -> its place in ``stages``.
-        inputs: artifact -> the stages that it is queued for: what is pushed by sequence.
-        controls: artifact -> the stages that sample it: what is set.
+        spec: its declaration.
+        stages: the tables of the stages, in topological order.
+        index: stage id -> index in ``stages``.
+        inputs: artifact -> the stages that it is queued for, for inputs that are pushed by sequence.
+        controls: artifact -> the stages that sample it.
         outputs: the output artifacts, in the order of their numbers.
         producers: number of an output -> the stage that produces it.
 
     Raises:
-        ValueError: naming the culprit.
+        ValueError: naming the part of the graph that is wrong.
     """
 
     def __init__(self, spec: StreamingPipelineSpec) -> None:
@@ -110,7 +111,7 @@ class PipelineGraph:
 
 
 def check_parts(spec: StreamingPipelineSpec) -> None:
-    """Stages and groups are there, once each, and name one another rightly."""
+    """Check that stages and groups exist, once each, and that references between them resolve."""
     if not spec.stages:
         raise ValueError("a pipeline needs at least one stage, got none")
     refuse_duplicates("stage", (stage.stage_id for stage in spec.stages))
@@ -122,7 +123,7 @@ def check_parts(spec: StreamingPipelineSpec) -> None:
 
 
 def producers_of(spec: StreamingPipelineSpec) -> dict[str, str]:
-    """Artifact -> the one stage that produces it."""
+    """Artifact -> the stage that produces it; ``ValueError`` if there are two."""
     producers: dict[str, str] = {}
     for stage in spec.stages:
         for artifact in sorted(stage.produces):
@@ -135,7 +136,7 @@ def producers_of(spec: StreamingPipelineSpec) -> dict[str, str]:
 
 
 def check_edges(spec: StreamingPipelineSpec, producers: Mapping[str, str]) -> None:
-    """Every edge joins a producer and a consumer of its artifact, and there is one for everything consumed."""
+    """Check that each edge connects a producer and a consumer, and that each consumed artifact has an edge."""
     stages = {stage.stage_id: stage for stage in spec.stages}
     refuse_duplicates("edge", (f"{edge.artifact} to {edge.target_stage}" for edge in spec.edges))
     kinds: dict[str, str] = {}
@@ -148,13 +149,13 @@ def check_edges(spec: StreamingPipelineSpec, producers: Mapping[str, str]) -> No
     for stage in spec.stages:
         for artifact in sorted(stage.consumes):
             if (artifact, stage.stage_id) not in connected:
-                raise ValueError(f"stage {stage.stage_id!r} consumes {artifact!r}, but no edge brings it")
+                raise ValueError(f"stage {stage.stage_id!r} consumes {artifact!r}, but has no edge for it")
         if stage.stage_id not in paced:
-            raise ValueError(f"stage {stage.stage_id!r} is unreachable: no queue edge brings it a sequence")
+            raise ValueError(f"stage {stage.stage_id!r} is unreachable: it has no queue edge")
 
 
 def check_edge(edge: StreamingEdgeSpec, stages: Mapping[str, StreamingStageSpec], producers: Mapping[str, str]) -> None:
-    """One edge names stages that there are, and an artifact that they have."""
+    """Check that the stages of an edge exist, and that they produce and consume its artifact."""
     where = f"edge of {edge.artifact!r}"
     if edge.target_stage not in stages:
         raise ValueError(f"{where}: unknown target stage {edge.target_stage!r}")
@@ -171,20 +172,25 @@ def check_edge(edge: StreamingEdgeSpec, stages: Mapping[str, StreamingStageSpec]
 
 
 def check_ends(spec: StreamingPipelineSpec, producers: Mapping[str, str]) -> None:
-    """Everything produced goes somewhere, and every output comes from somewhere."""
+    """Check that each produced artifact is used, and that each output is produced."""
     for artifact in sorted(spec.output_artifacts):
         if artifact not in producers:
             raise ValueError(f"output {artifact!r} has no producer")
     wanted = {edge.artifact for edge in spec.edges} | spec.output_artifacts
     for artifact in sorted(producers):
         if artifact not in wanted:
-            raise ValueError(f"stage {producers[artifact]!r} produces {artifact!r}, but no edge and no output takes it")
+            raise ValueError(
+                f"stage {producers[artifact]!r} produces {artifact!r}, which is used by no edge and no output"
+            )
 
 
 def topological_order(spec: StreamingPipelineSpec) -> list[StreamingStageSpec]:
-    """Sources before targets, otherwise as given (Kahn 1962). ``ValueError`` for a cycle.
+    """Sources before targets, otherwise as declared (Kahn, 1962).
 
-    What no input of the pipeline reaches lies on a cycle or behind one, since every stage has a queue edge.
+    Since every stage has a queue edge, a stage that no input of the pipeline reaches is on a cycle or behind one.
+
+    Raises:
+        ValueError: the graph has a cycle.
     """
     waiting = {
         stage.stage_id: {
@@ -206,7 +212,7 @@ def topological_order(spec: StreamingPipelineSpec) -> list[StreamingStageSpec]:
 
 
 def refuse_duplicates(what: str, given: Iterable[str]) -> None:
-    """``ValueError`` for the first name that comes twice."""
+    """``ValueError`` for the first duplicate name."""
     for name, count in Counter(given).items():
         if count > 1:
             raise ValueError(f"duplicate {what}: {name!r}")

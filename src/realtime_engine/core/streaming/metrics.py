@@ -221,7 +221,7 @@ class StreamingStageTiming:
 
 @dataclass(frozen=True)
 class StreamingStageIdleInterval:
-    """How long a stage had nothing of a session between two of its sequences, and why.
+    """An interval between two sequences of a session in which a stage had nothing of it.
 
     Attributes:
         idle_seconds: from the completion of the previous sequence to the admission of this one; 0 when they overlap.

@@ -1,4 +1,4 @@
-"""A pipeline without a clock: from a sequence of inputs to its outputs."""
+"""Runs a pipeline offline: from a sequence of inputs to its outputs, without a clock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .types import StreamingOutput, StreamingSessionStatus
 __all__ = ["run_offline"]
 
 _NOTHING: Mapping[str, object] = MappingProxyType({})
-_NONE_LEFT: Mapping[str, object] = MappingProxyType({})  # known by its identity
+_EXHAUSTED: Mapping[str, object] = MappingProxyType({})  # compared by identity
 
 
 def run_offline(
@@ -25,22 +25,23 @@ def run_offline(
     controls: Mapping[str, object] = _NOTHING,
     session_id: str = "offline",
 ) -> Iterator[StreamingOutput]:
-    """Yield ``(sequence_id, artifact, value)`` for each of ``inputs``, in order; stages overlap as they do live.
+    """Yield the outputs for ``inputs``, in order; stages overlap as they do when the pipeline is served.
 
-    A thread takes from ``inputs`` as the pipeline has room, so that only what the pipeline holds is ahead of what was
-    yielded. The pipeline stays open; its session is closed at the end, also when the caller stops early. A
-    :class:`~.types.StreamingLastOutput` ends the run before ``inputs`` do. Not for use inside an event loop: there,
-    ``push_inputs`` and ``outputs`` of the pipeline do the same.
+    A thread reads ``inputs`` as the pipeline has room, so that it is ahead of the yielded outputs by no more than what
+    the pipeline holds. The pipeline stays open; the session is closed at the end, also if the caller stops early. A
+    :class:`~.types.StreamingLastOutput` ends the run before ``inputs`` end. Inside an event loop, use ``push_inputs``
+    and ``outputs`` of the pipeline instead.
 
     Args:
-        inputs: artifact -> value, one mapping a sequence.
+        pipeline: the pipeline.
+        inputs: artifact -> value, one mapping for each sequence.
         controls: values of ``latest`` edges, for the whole run.
-        session_id: of the session that is made for it.
+        session_id: of the session that is created for the run.
 
     Raises:
         RuntimeError: called inside an event loop.
         SessionActiveError: the session id is in use.
-        BaseException: what a stage or ``inputs`` raised, after the outputs before it.
+        BaseException: raised by a stage or by ``inputs``, after the outputs before it.
     """
     check_no_loop()
     pipeline.create_session(session_id)
@@ -54,7 +55,7 @@ def run_offline(
         while (output := loop.run_until_complete(_next(outputs))) is not None:
             yield output
         if pipeline.status(session_id) is StreamingSessionStatus.RUNNING:
-            return  # all of its sequences are out, the last of which may have come before the last of the inputs
+            return  # all sequences are out; the last one may have ended the run before the inputs did
         feeder.join()
         if feeder.error is not None:
             raise feeder.error
@@ -67,7 +68,7 @@ def run_offline(
 
 
 def check_no_loop() -> None:
-    """``RuntimeError`` on the thread of a running event loop."""
+    """``RuntimeError`` if this thread runs an event loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -80,7 +81,7 @@ async def _next(outputs: AsyncIterator[StreamingOutput]) -> StreamingOutput | No
 
 
 class _Feeder(threading.Thread):
-    """Pushes all inputs; ``error`` is what ``inputs`` raised."""
+    """Pushes all inputs; ``error`` is the exception of ``inputs``."""
 
     def __init__(
         self, pipeline: StreamingPipelineOrchestrator, session_id: str, inputs: Iterable[Mapping[str, object]]
@@ -90,44 +91,44 @@ class _Feeder(threading.Thread):
         self._pipeline = pipeline
         self._session_id = session_id
         self._inputs = inputs
-        self._turn = threading.Lock()  # held while it uses the session; never while it waits for inputs
+        self._using = threading.Lock()  # held while it uses the session, not while it waits for inputs
         self._stopped = False
 
     def stop(self) -> None:
-        """Never use the session again; to be called once that has been closed. Its id may be another's from here on."""
-        with self._turn:
+        """Do not use the session again, whose id may be reused from now on. Called after the session was closed."""
+        with self._using:
             self._stopped = True
 
     def run(self) -> None:
         try:
             asyncio.run(self._feed())
-        except SessionEndedError:  # the reader of the outputs learns why
+        except SessionEndedError:  # the reader of the outputs gets the reason
             return
         except BaseException as error:
-            with self._turn:
+            with self._using:
                 if not self._stopped:
                     self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
-        with contextlib.suppress(StreamingError, TimeoutError):  # closing the session tells what stays of it
+        with contextlib.suppress(StreamingError, TimeoutError):  # it was closed at the same time
             if self._pipeline.status(self._session_id) is StreamingSessionStatus.RUNNING:
                 self.error = error
                 self._pipeline.cancel_session(self._session_id)
 
     async def _feed(self) -> None:
         iterator = iter(self._inputs)
-        following = next(iterator, _NONE_LEFT)
+        following = next(iterator, _EXHAUSTED)
         sequence_id = 0
-        while following is not _NONE_LEFT:
-            current, following = following, next(iterator, _NONE_LEFT)
-            with self._turn:
+        while following is not _EXHAUSTED:
+            current, following = following, next(iterator, _EXHAUSTED)
+            with self._using:
                 if self._stopped:
                     return
-                if following is _NONE_LEFT:
+                if following is _EXHAUSTED:
                     self._pipeline.finish_inputs(self._session_id, sequence_id)
                 await self._pipeline.push_inputs(self._session_id, sequence_id, current)
             sequence_id += 1
         if sequence_id == 0:
-            with self._turn:
+            with self._using:
                 if not self._stopped:
                     self._pipeline.drain_session(self._session_id)

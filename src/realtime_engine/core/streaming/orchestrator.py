@@ -1,4 +1,4 @@
-"""The public face of the streaming scheduler."""
+"""The public interface of the streaming scheduler."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from types import TracebackType
 from ..clock import MONOTONIC, Clock, Deadline
 from ..monitor import PipelineSnapshot
 from ..waiters import Waiter, enlist
-from .controls import SessionControls
+from .controls import StreamingControls
 from .dispatcher import Dispatcher
 from .errors import StreamingActorFailedError, StreamingBackpressureError, StreamingSessionError
 from .graph import PipelineGraph
@@ -57,22 +57,21 @@ __all__ = ["StreamingPipelineOrchestrator"]
 class StreamingPipelineOrchestrator:
     """Runs ordered chunks of many sessions through a graph of stages. All methods from any thread.
 
-    A session takes sequences 0, 1, 2, ..., one input at a time also in any order; its outputs come in order. It ends
-    when a stage fails, and its state in the stages is then released in the background. Otherwise ``drain_session``
-    ends it (what was accepted is still made), ``cancel_session`` (what waits is dropped) or ``close_session`` (the
-    same, and the id is unknown afterwards). Outputs that were ready stay readable until ``close_session``, or until
-    the id is used again.
+    A session accepts sequences 0, 1, 2, ... and emits its outputs in this order. It ends when a stage fails it; its
+    state is then released in the background. It is ended by ``drain_session``, which completes what was accepted, by
+    ``cancel_session``, which drops what waits, or by ``close_session``, which also forgets the id. Emitted outputs stay
+    readable until ``close_session``, or until the id is used again.
 
     Args:
         spec: the graph.
-        actors: stage id -> its actor, or a function without arguments that makes one. A stage with such a function
-            gets a new actor when its own is found dead as a session is created. Closing closes all of them.
-        clock: for stamps and metrics.
-        metrics_window: how many of the newest chunks of a session the metrics cover.
-        cleanup_timeout: seconds that one stage may take to release one session.
+        actors: stage id -> its actor, or a function without arguments that creates one. With such a function, a failed
+            actor is replaced when the next session is created. All actors are closed with the orchestrator.
+        clock: for timestamps and metrics.
+        metrics_window: newest chunks of a session that the metrics cover.
+        cleanup_timeout: limit in seconds for one stage to release one session.
 
     Raises:
-        ValueError: naming what is wrong with the graph or the actors.
+        ValueError: the graph or the actors are not valid; names the part.
     """
 
     def __init__(
@@ -116,11 +115,15 @@ class StreamingPipelineOrchestrator:
     # -- sessions
 
     def create_session(self, session_id: str, final_sequence_id: int | None = None) -> int:
-        """Begin a session; returns its epoch, which is greater than that of any session before.
+        """Create a session and return its epoch, which is greater than that of any earlier session.
+
+        Args:
+            session_id: its id.
+            final_sequence_id: its last sequence, if that is known already.
 
         Raises:
             SessionActiveError: the id is in use, or its last session is not released.
-            StreamingActorFailedError: a stage has no living actor.
+            StreamingActorFailedError: the actor of a stage has failed and cannot be replaced.
             StreamingSessionError: the pipeline is closed.
         """
         check_name("session_id", session_id)
@@ -128,15 +131,15 @@ class StreamingPipelineOrchestrator:
         self._actors.revive(self._on_replaced)
         with self._dispatcher as scheduler:
             self._check_not_closed()
-            lanes = tuple(desk.lane for desk in scheduler.desks)
+            lanes = tuple(queue.lane for queue in scheduler.queues)
             return self._sessions.add(session_id, lanes, final_sequence_id).context.session_epoch
 
     def finish_inputs(self, session_id: str, final_sequence_id: int) -> None:
-        """Say which sequence is the last. Inputs up to it are still taken.
+        """Declare the last sequence. Inputs up to it are still accepted.
 
         Raises:
-            SequenceError: a later one was accepted, another was named before, or a stage has been handed this one
-                already and cannot be told any more that it is the last.
+            SequenceError: a later sequence was accepted, another one was declared before, or this one was handed to a
+                stage already without ``is_last``.
             SessionEndedError: the session has ended.
         """
         session = self._sessions.get(session_id)
@@ -146,41 +149,41 @@ class StreamingPipelineOrchestrator:
                 session.final = final_sequence_id
 
     def drain_session(self, session_id: str, timeout: float = 5.0) -> None:
-        """Take nothing more, make everything that was accepted, and release the session; its outputs stay readable.
+        """Accept no more inputs, complete the accepted sequences, and release the session; its outputs stay readable.
 
-        An unread output may hold its stage up: somebody has to read meanwhile. A sequence that lacks an input is
-        dropped. A session that has ended already is only waited for.
+        The outputs have to be read during the call, since unread ones block their stage. A sequence that lacks an input
+        is dropped. For a session that has ended already this only waits for its release.
 
         Raises:
-            TimeoutError: after ``timeout`` seconds; the session goes on draining.
+            TimeoutError: after ``timeout`` seconds; draining continues.
             StreamingCleanupError: a stage could not release it.
-            Exception: what the session has failed with, so that not everything was made.
+            Exception: the session has failed with it before everything was completed.
         """
         session, deadline = self._sessions.get(session_id), Deadline(timeout)
         with self._dispatcher as scheduler:
             if session.status is RUNNING and not session.draining:
-                scheduler.drain(session)
+                scheduler.drain_session(session)
         if not self._watch(session, lambda: session.finished or session.status is not RUNNING, deadline):
             raise TimeoutError(f"session {session_id!r} was not drained within {timeout} s")
         self._end(session, StreamingSessionStatus.CLOSED, StreamingSessionCloseReason.CLOSED, deadline)
         session.raise_error()
 
     def cancel_session(self, session_id: str, timeout: float = 5.0) -> None:
-        """Drop what waits, and release the session when its work in progress is over; its outputs stay readable.
+        """Drop what waits, and release the session after its running invocations; its outputs stay readable.
 
         Raises:
-            TimeoutError: after ``timeout`` seconds; the rest happens in the background.
+            TimeoutError: after ``timeout`` seconds; the release continues in the background.
             StreamingCleanupError: a stage could not release it.
         """
         session, deadline = self._sessions.get(session_id), Deadline(timeout)
         self._end(session, StreamingSessionStatus.CANCELLED, StreamingSessionCloseReason.CANCELLED, deadline)
 
     def close_session(self, session_id: str, timeout: float = 5.0) -> None:
-        """Like :meth:`cancel_session`, and then the session is unknown. Drain it first to lose nothing.
+        """As :meth:`cancel_session`, and forget the id. Call :meth:`drain_session` before to lose nothing.
 
         Raises:
-            TimeoutError: after ``timeout`` seconds; the rest happens in the background.
-            StreamingCleanupError: a stage could not release it. The session stays known, and its id is not used again.
+            TimeoutError: after ``timeout`` seconds; the release continues in the background.
+            StreamingCleanupError: a stage could not release it. The id stays known and cannot be used again.
         """
         session, deadline = self._sessions.get(session_id), Deadline(timeout)
         session.forget = True
@@ -195,7 +198,7 @@ class StreamingPipelineOrchestrator:
         Raises:
             StreamingBackpressureError: there is no room for this sequence now.
             SequenceError: it was pushed before, or is past the final sequence.
-            SessionEndedError: the session takes nothing more.
+            SessionEndedError: the session accepts no more inputs.
             ValueError: there is no such input.
         """
         if not self.try_push_inputs(session_id, sequence_id, {artifact: value}, in_order=False):
@@ -207,14 +210,17 @@ class StreamingPipelineOrchestrator:
     def try_push_inputs(
         self, session_id: str, sequence_id: int, inputs: Mapping[str, object], *, in_order: bool = True
     ) -> bool:
-        """Push inputs of a sequence, all or none; false when there is no room now.
+        """Push inputs of a sequence, all or none; false if there is no room now.
 
         Args:
+            session_id: the session.
+            sequence_id: number of the sequence.
+            inputs: artifact -> value.
             in_order: refuse a sequence that leaves a gap.
 
         Raises:
             SequenceError: these inputs were pushed before, are past the final sequence, or leave a gap.
-            SessionEndedError: the session takes nothing more.
+            SessionEndedError: the session accepts no more inputs.
             ValueError: there is no such input.
         """
         session, given = self._sessions.get(session_id), checked_inputs(self._graph, inputs)
@@ -234,14 +240,14 @@ class StreamingPipelineOrchestrator:
                 if self._try_push(scheduler, session, sequence_id, given, in_order=in_order):
                     return
                 waiter = enlist(session.push_line)
-            await self._await_turn(waiter, session.push_line)
+            await self._await_wakeup(waiter, session.push_line)
 
     def can_push_input(self, session_id: str, artifact: str) -> bool:
-        """Whether the next sequence of an input would be taken now."""
+        """Whether there is room for the next sequence of an input now."""
         return self.can_push_inputs(session_id, (artifact,))
 
     def can_push_inputs(self, session_id: str, artifacts: Iterable[str]) -> bool:
-        """Whether the next sequence of all these inputs would be taken now."""
+        """Whether there is room for the next sequence of all these inputs now."""
         session, wanted = self._sessions.get(session_id), tuple(artifacts)
         check_artifacts(self._graph, wanted)
         with self._dispatcher:
@@ -254,9 +260,9 @@ class StreamingPipelineOrchestrator:
             return True
 
     def set_control(self, session_id: str, artifact: str, value: object) -> int:
-        """Give the newest value of a control, for every invocation that begins from now on. Never waits.
+        """Set a control for every invocation that begins from now on. Never blocks.
 
-        Returns its version, from 1: outputs tell in ``controls`` which they were made with.
+        Returns its version, counted from 1; :attr:`StreamingOutput.controls` has the versions of an output.
 
         Raises:
             SessionEndedError: the session has ended.
@@ -295,29 +301,29 @@ class StreamingPipelineOrchestrator:
             before = session.controls.update(values, self._clock.now_ns(), update, replaces)
         del before  # outside the lock, because finalizers may run
 
-    def session_controls(self, session_id: str) -> SessionControls:
+    def session_controls(self, session_id: str) -> StreamingControls:
         """The controls of a session, to sample them outside a stage. Takes no lock."""
         return self._sessions.get(session_id).controls
 
     # -- outputs
 
     def poll_outputs(self, session_id: str) -> list[StreamingOutput]:
-        """All outputs that are ready, in order: ``(sequence_id, artifact, value)`` each. Never waits."""
+        """Remove and return all readable outputs, in order. Never blocks."""
         session = self._sessions.get(session_id)
         with self._dispatcher as scheduler:
-            return scheduler.read(session, len(session.outputs))
+            return scheduler.read_outputs(session, len(session.outputs))
 
     def outputs(self, session_id: str) -> AsyncIterator[StreamingOutput]:
-        """The outputs as they come, until the session has ended or made its final sequence.
+        """Iterate over the outputs until the session ends or has emitted its final sequence.
 
-        Every output goes to one reader. When the session has failed, its error is raised after the last output.
+        Each output goes to one reader. If the session fails, its error is raised after the last output.
         """
         return self._outputs(self._sessions.get(session_id))
 
     async def _outputs(self, session: StreamingSession) -> AsyncIterator[StreamingOutput]:
         while True:
             with self._dispatcher as scheduler:
-                found = scheduler.read(session, 1)
+                found = scheduler.read_outputs(session, 1)
                 if not found:
                     if session.finished or session.status is not RUNNING:
                         break
@@ -325,14 +331,14 @@ class StreamingPipelineOrchestrator:
             if found:
                 yield found[0]
             else:
-                await self._await_turn(waiter, session.output_line)
+                await self._await_wakeup(waiter, session.output_line)
         session.raise_error()
 
-    async def _await_turn(self, waiter: Waiter, line: deque[Waiter]) -> None:
-        """Wait to be woken.
+    async def _await_wakeup(self, waiter: Waiter, line: deque[Waiter]) -> None:
+        """Wait until the scheduler wakes this waiter.
 
-        A task whose loop was closed is not cancelled but thrown away, by the garbage collector, which may run while
-        this very thread holds the scheduling lock: its waiter stays in line until the next that is woken.
+        A task whose loop was closed is not cancelled: the garbage collector destroys it, possibly while this thread
+        holds the scheduling lock. Its waiter is then left in the line, and skipped when it is woken.
         """
         try:
             await waiter[1]
@@ -342,32 +348,32 @@ class StreamingPipelineOrchestrator:
                     line.remove(waiter)
             raise
 
-    # -- looking
+    # -- state and metrics
 
     def status(self, session_id: str) -> StreamingSessionStatus:
-        """Where the session is in its life."""
+        """The state of the session."""
         return self._sessions.get(session_id).status
 
     def error(self, session_id: str) -> BaseException | None:
-        """Why the session has failed."""
+        """The exception that the session has failed with; ``None`` if it has not."""
         return self._sessions.get(session_id).error
 
     def cleanup_error(self, session_id: str) -> BaseException | None:
-        """Why the session could not be released entirely."""
+        """Why the session could not be released entirely; ``None`` if it could, or is not yet."""
         return self._sessions.get(session_id).cleanup_error
 
     def artifact_stats(self, session_id: str) -> StreamingArtifactStats:
-        """What the session holds now."""
+        """The artifacts that the session holds now."""
         session = self._sessions.get(session_id)
         with self._dispatcher:
             return session.artifact_stats()
 
     def resource_group_usage(self, name: str) -> int:
-        """How many invocations a group runs now. ``KeyError`` for an unknown group."""
+        """Invocations that use a resource group now. ``KeyError`` for an unknown group."""
         return self._scheduler.groups[name].in_use
 
     def diagnostics(self) -> StreamingSchedulerDiagnostics:
-        """Things that should not happen, counted."""
+        """Counters of irregularities."""
         return self._scheduler.counts.snapshot()
 
     def stage_timings(self, session_id: str, stage_id: str) -> tuple[StreamingStageTiming, ...]:
@@ -376,22 +382,22 @@ class StreamingPipelineOrchestrator:
         return progress.record.timings(stage_id)
 
     def stage_idle_intervals(self, session_id: str, stage_id: str) -> tuple[StreamingStageIdleInterval, ...]:
-        """How long a stage had nothing of a session, and why. ``KeyError`` for an unknown stage."""
+        """The idle intervals of a stage between the newest sequences. ``KeyError`` for an unknown stage."""
         progress = self._sessions.get(session_id).stages[self._graph.index[stage_id]]
         return progress.record.idle_intervals(stage_id, progress.table.queued)
 
     def session_metrics(self, session_id: str) -> StreamingSessionMetrics:
-        """How the session does. Takes no lock."""
+        """Latencies and periods of the session. Takes no lock."""
         return self._sessions.get(session_id).record.snapshot()
 
     def snapshot(self, chunk_duration_s: float) -> PipelineSnapshot:
         """All sessions since the orchestrator was built; a chunk plays for ``chunk_duration_s``. Takes no lock."""
         sessions = self._sessions.all()
         stages = {}
-        for index, desk in enumerate(self._scheduler.desks):
+        for index, queue in enumerate(self._scheduler.queues):
             waiting = sum(len(session.stages[index].ready) for session in sessions)
-            stages[desk.table.spec.stage_id] = desk.statistics.snapshot(
-                desk.table.queued, waiting, len(desk.lane.works)
+            stages[queue.table.spec.stage_id] = queue.statistics.snapshot(
+                queue.table.queued, waiting, len(queue.lane.works)
             )
         return pipeline_snapshot(stages, self._scheduler.totals, chunk_duration_s)
 
@@ -415,32 +421,37 @@ class StreamingPipelineOrchestrator:
         return {progress.table.spec.stage_id: tuple(progress.record.spans()) for progress in session.stages}
 
     def actor_health(self, stage_id: str) -> StreamingActorHealth:
-        """How a stage's actor is. ``KeyError`` for an unknown stage."""
+        """The state of the actor of a stage. ``KeyError`` for an unknown stage."""
         return self._actors.lanes[self._graph.index[stage_id]].actor.health()
 
     def health(self) -> StreamingPipelineHealth:
-        """How the pipeline is."""
+        """The state of the pipeline."""
         return StreamingPipelineHealth(self._closed, len(self._sessions), self._actors.health())
 
     def barrier(self, timeout: float = 5.0) -> None:
-        """Return when every actor has answered what it has been given so far. ``TimeoutError`` after ``timeout`` s."""
+        """Return when every actor has completed what it has been given so far.
+
+        Raises:
+            TimeoutError: after ``timeout`` seconds.
+        """
         deadline = Deadline(timeout)
         for lane in tuple(self._actors.lanes):
             lane.actor.barrier(deadline.remaining())
 
     def wait_until_idle(self, session_id: str, timeout: float = 5.0) -> bool:
-        """Wait until nothing of the session runs or could run: it needs inputs, or its outputs to be read.
+        """Wait until nothing of the session runs or could run before inputs are pushed or outputs are read.
 
-        One that has ended is idle when it is released. False after ``timeout`` seconds.
+        A session that has ended is idle when it is released. Returns false after ``timeout`` seconds.
         """
         session = self._sessions.get(session_id)
         return self._watch(session, lambda: session.idle, Deadline(timeout))
 
     def close(self, timeout: float = 300.0) -> None:
-        """Cancel all sessions, release them and close the actors. May be called again.
+        """Cancel all sessions, release them and close the actors. Idempotent.
 
         Raises:
-            TimeoutError: a handler or a closer did not return within ``timeout`` seconds. What can be closed is.
+            TimeoutError: a handler or a session closer did not return within ``timeout`` seconds. Everything else is
+                closed.
         """
         deadline = Deadline(timeout)
         with self._dispatcher as scheduler:
@@ -448,7 +459,7 @@ class StreamingPipelineOrchestrator:
             sessions = self._sessions.all()
             for session in sessions:
                 if session.status is RUNNING:
-                    scheduler.end(session, StreamingSessionStatus.CLOSED, StreamingSessionCloseReason.SHUTDOWN)
+                    scheduler.end_session(session, StreamingSessionStatus.CLOSED, StreamingSessionCloseReason.SHUTDOWN)
         stuck = [repr(session.session_id) for session in sessions if not self._watch_released(session, deadline)]
         late = self._actors.close(deadline.remaining)
         self._releaser.close()
@@ -456,7 +467,7 @@ class StreamingPipelineOrchestrator:
             sessions_left, stages_left = ", ".join(stuck) or "none", ", ".join(late) or "none"
             raise TimeoutError(f"not closed within {timeout} s: sessions {sessions_left}; stages {stages_left}")
 
-    # -- steps
+    # -- internals
 
     def _check_not_closed(self) -> None:
         if self._closed:
@@ -475,7 +486,7 @@ class StreamingPipelineOrchestrator:
         check_sequence(session, sequence_id, inputs, in_order=in_order)
         if not has_room(session, self._graph, sequence_id, inputs):
             return False
-        scheduler.accept(session, sequence_id, inputs)
+        scheduler.add_inputs(session, sequence_id, inputs)
         return True
 
     def _end(
@@ -487,7 +498,7 @@ class StreamingPipelineOrchestrator:
     ) -> None:
         with self._dispatcher as scheduler:
             if session.status is RUNNING:
-                scheduler.end(session, status, reason)
+                scheduler.end_session(session, status, reason)
         if not self._watch_released(session, deadline):
             raise TimeoutError(f"session {session.session_id!r} was not released within {deadline.timeout} s")
         if session.cleanup_error is not None:
@@ -497,7 +508,7 @@ class StreamingPipelineOrchestrator:
         return self._watch(session, lambda: session.released, deadline)
 
     def _watch(self, session: StreamingSession, condition: Callable[[], bool], deadline: Deadline) -> bool:
-        """Wait for something about a session that the scheduling lock guards."""
+        """Wait for a condition of a session, which is evaluated under the scheduling lock."""
         changed = threading.Event()
         with self._dispatcher:
             if condition():
@@ -516,7 +527,7 @@ class StreamingPipelineOrchestrator:
 
     def _on_released(self, session: StreamingSession, error: BaseException | None) -> None:
         with self._dispatcher as scheduler:
-            scheduler.released(session, error)
+            scheduler.on_released(session, error)
         if session.forget:
             self._forget(session)
 
@@ -525,17 +536,17 @@ class StreamingPipelineOrchestrator:
             self._sessions.forget(session)
 
     def _on_actor_failed(self, index: int, lane: ActorLane, error: StreamingActorFailedError) -> None:
-        """The state of its sessions is lost: they fail now, whether they have work there or not."""
+        """Fail the sessions of a failed actor, since their state is lost, whether they have work there or not."""
         with self._dispatcher as scheduler:
             self._fail_sessions_of(scheduler, index, lane, error)
 
     def _on_replaced(self, index: int, lane: ActorLane, error: BaseException) -> None:
         with self._dispatcher as scheduler:
-            old = scheduler.desks[index].lane
-            scheduler.replace(index, lane, error)
+            old = scheduler.queues[index].lane
+            scheduler.replace_lane(index, lane, error)
             self._fail_sessions_of(scheduler, index, old, error)
 
     def _fail_sessions_of(self, scheduler: Scheduler, index: int, lane: ActorLane, error: BaseException) -> None:
         for session in self._sessions.all():
             if session.status is RUNNING and session.lanes[index] is lane:
-                scheduler.end(session, StreamingSessionStatus.FAILED, StreamingSessionCloseReason.FAILED, error)
+                scheduler.end_session(session, StreamingSessionStatus.FAILED, StreamingSessionCloseReason.FAILED, error)

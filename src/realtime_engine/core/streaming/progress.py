@@ -1,4 +1,4 @@
-"""How far a stage is with a session."""
+"""Progress of one session at one stage, and the values of its artifacts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Controls: TypeAlias = dict[str, ControlStamp]
 
 
 class Slot:
-    """One value of an artifact, kept until its last use."""
+    """The value of an artifact, kept until its last reference is dropped."""
 
     __slots__ = ("value", "references", "controls")
 
@@ -30,7 +30,7 @@ class Slot:
 
 
 def merged(stamps: Iterable[Controls | None], sampled: Controls) -> Controls:
-    """The oldest version of every control that had a part in something."""
+    """The oldest version of each control in ``sampled`` and ``stamps``."""
     found = dict(sampled)
     for controls in stamps:
         for artifact, stamp in (controls or {}).items():
@@ -40,14 +40,16 @@ def merged(stamps: Iterable[Controls | None], sampled: Controls) -> Controls:
 
 
 class StageProgress:
-    """How far a stage is with a session.
+    """Progress of one session at one stage.
 
     Attributes:
-        base: lowest sequence that the stage has not taken.
+        base: lowest sequence that the stage has not taken; ``ahead``: those above it that it has.
         arrived: sequence -> mask of the inputs that wait here.
-        completed: how many sequences it has answered.
-        queued: whether the session waits for a turn here.
+        ready: heap of the sequences whose inputs are complete.
+        in_flight, completed: number of sequences at the actor, and completed.
+        queued: whether the session is in the queue of the stage.
         wait_reason, missing: what keeps the next chunk, for the idle intervals.
+        balance: kept by the fair queue.
     """
 
     __slots__ = (
@@ -84,7 +86,7 @@ class StageProgress:
         self.record = StageRecord(window)
 
     def arrive(self, artifact: str, sequence_id: int, now_ns: int) -> bool:
-        """Whether this was the last that the sequence lacked."""
+        """Add an input; returns whether the sequence is complete now."""
         mask = self.arrived.get(sequence_id, 0) | self.table.bits[artifact]
         self.arrived[sequence_id] = mask
         if mask != self.table.full_mask:
@@ -95,17 +97,17 @@ class StageProgress:
 
     @property
     def taken(self) -> int:
-        """How many sequences the stage has taken."""
+        """Number of sequences that the stage has taken."""
         return self.base + len(self.ahead)
 
     def next_ready(self) -> int | None:
-        """The sequence that the stage may take next."""
+        """The sequence that the stage may take next, if there is one."""
         if not self.ready or (self.strict and self.ready[0] != self.base):
             return None
         return self.ready[0]
 
-    def take(self) -> int:
-        """Take what :meth:`next_ready` says."""
+    def take_next(self) -> int:
+        """Take the sequence of :meth:`next_ready`."""
         sequence_id = heapq.heappop(self.ready)
         del self.arrived[sequence_id]
         if sequence_id != self.base:
@@ -118,22 +120,21 @@ class StageProgress:
         return sequence_id
 
     def has_room(self, sequence_id: int, output_capacity: int) -> bool:
-        """Whether all that the stage makes of a sequence has a place."""
+        """Whether there is room for all outputs of a sequence."""
         session, table = self.session, self.table
         for target, capacity in table.room:
             if sequence_id >= session.stages[target].base + capacity:
                 return False
-        for number in table.outputs.values():
-            if sequence_id >= session.polled[number] + output_capacity:
-                return False
-        return True
+        return not table.outputs or all(
+            sequence_id < session.polled[number] + output_capacity for number in table.outputs.values()
+        )
 
     def drop(self, start: int) -> list[Slot]:
-        """Take away what waits, from sequence ``start`` on."""
+        """Remove what waits, from sequence ``start`` on; returns the values."""
         dropped: list[Slot] = []
         for sequence_id in [waiting for waiting in self.arrived if waiting >= start]:
             mask = self.arrived.pop(sequence_id)
             arrived = (artifact for artifact in self.table.queued if mask & self.table.bits[artifact])
-            dropped += [self.session.release(artifact, sequence_id) for artifact in arrived]
+            dropped += [self.session.drop_reference(artifact, sequence_id) for artifact in arrived]
         self.ready = sorted(waiting for waiting in self.ready if waiting < start)
         return dropped

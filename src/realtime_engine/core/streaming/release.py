@@ -1,4 +1,4 @@
-"""Letting go of what the stages hold of sessions that have ended."""
+"""Releases the state of ended sessions in the stages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class ReleaseJob:
-    """A session on its way back through the stages."""
+    """A session that is being released, and the errors so far."""
 
     __slots__ = ("session", "errors")
 
@@ -27,16 +27,16 @@ class ReleaseJob:
 
 
 class SessionReleaser:
-    """PendingDetaches sessions stage by stage, the last stage first, each stage once.
+    """Releases sessions stage by stage, the last stage first, each stage once.
 
-    Every stage has a thread of its own for this, started when it is first needed, so that a stage whose handler is
-    stuck keeps only the sessions that it has to release itself.
+    Each stage has its own thread, started when it is first needed, so that a stage with a stuck handler delays only the
+    sessions that it has to release itself.
 
     Args:
         stage_ids: in topological order.
-        restartable: whether a dead actor of that stage is replaced: what it held is gone with it.
-        on_released: called with the session and what went wrong, on one of the threads.
-        timeout: seconds for one stage to release one session.
+        restartable: whether a failed actor of that stage is replaced; its state is gone with it.
+        on_released: called with the session and the first error, on one of the threads.
+        timeout_s: limit for one stage to release one session.
     """
 
     def __init__(
@@ -44,48 +44,48 @@ class SessionReleaser:
         stage_ids: Sequence[str],
         restartable: Sequence[bool],
         on_released: Callable[[StreamingSession, BaseException | None], None],
-        timeout: float,
+        timeout_s: float,
     ) -> None:
         self._stage_ids = tuple(stage_ids)
         self._restartable = tuple(restartable)
         self._on_released = on_released
-        self._timeout = timeout
+        self._timeout_s = timeout_s
         self._lock = threading.Lock()
-        self._lines: dict[int, queue.SimpleQueue[ReleaseJob | None]] = {}
+        self._queues: dict[int, queue.SimpleQueue[ReleaseJob | None]] = {}
         self._closed = False
 
     def release(self, session: StreamingSession) -> None:
-        """Take a session whose work has all been answered. Never waits."""
-        self._pass_on(ReleaseJob(session), len(self._stage_ids) - 1)
+        """Release a session whose invocations have all completed. Never blocks."""
+        self._enqueue(ReleaseJob(session), len(self._stage_ids) - 1)
 
     def close(self) -> None:
-        """End the threads, once they have done what they were given."""
+        """End the threads when they have released the sessions that they have."""
         with self._lock:
             self._closed = True
-            lines = [self._lines[index] for index in sorted(self._lines, reverse=True)]
-        for line in lines:
-            line.put(None)
+            queues = [self._queues[index] for index in sorted(self._queues, reverse=True)]
+        for waiting in queues:
+            waiting.put(None)
 
-    def _pass_on(self, job: ReleaseJob, index: int) -> None:
+    def _enqueue(self, job: ReleaseJob, index: int) -> None:
         with self._lock:
-            line = self._lines.get(index)
+            waiting = self._queues.get(index)
             if not self._closed:
-                if line is None:
-                    line = self._lines[index] = queue.SimpleQueue()
-                    self._start(index, self._main, index, line)
-                line.put(job)
+                if waiting is None:
+                    waiting = self._queues[index] = queue.SimpleQueue()
+                    self._start(index, self._main, index, waiting)
+                waiting.put(job)
                 return
-        self._start(index, self._release_alone, job, index)  # a late one: the threads have ended
+        self._start(index, self._release_alone, job, index)  # the threads have ended
 
     def _start(self, index: int, main: Callable[..., None], *args: object) -> None:
         name = f"streaming-release-{self._stage_ids[index]}"
         threading.Thread(target=main, args=args, name=name, daemon=True).start()
 
-    def _main(self, index: int, line: queue.SimpleQueue[ReleaseJob | None]) -> None:
-        while (job := line.get()) is not None:
+    def _main(self, index: int, waiting: queue.SimpleQueue[ReleaseJob | None]) -> None:
+        while (job := waiting.get()) is not None:
             self._release_at(job, index)
             if index > 0:
-                self._pass_on(job, index - 1)
+                self._enqueue(job, index - 1)
             else:
                 self._finish(job)
 
@@ -100,10 +100,10 @@ class SessionReleaser:
         try:
             actor = session.lanes[index].actor
             if takes_timeout(actor):
-                actor.close_session(session.context, reason, timeout=self._timeout)
+                actor.close_session(session.context, reason, timeout=self._timeout_s)
             else:
                 actor.close_session(session.context, reason)
-        except BaseException as error:  # the other stages are released all the same
+        except BaseException as error:  # the other stages are released nevertheless
             if isinstance(error, StreamingActorFailedError) and self._restartable[index]:
                 return
             logger.warning(
@@ -116,7 +116,7 @@ class SessionReleaser:
 
 
 def takes_timeout(actor: StreamingStageActor) -> bool:
-    """Whether ``close_session`` has a timeout; actors written for the bare protocol wait as long as they like."""
+    """Whether ``close_session`` of this actor has a parameter ``timeout``."""
     try:
         parameters = inspect.signature(actor.close_session).parameters
     except (TypeError, ValueError):  # not a Python function
@@ -125,7 +125,7 @@ def takes_timeout(actor: StreamingStageActor) -> bool:
 
 
 def cleanup_error(job: ReleaseJob) -> StreamingCleanupError | None:
-    """One error for all that went wrong."""
+    """One error for all errors of a job; ``None`` without any."""
     if not job.errors:
         return None
     reasons = "; ".join(describe(error) for error in job.errors)

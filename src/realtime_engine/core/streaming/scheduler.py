@@ -1,4 +1,4 @@
-"""What may run now: the plan of the orchestrator, without threads, actors or locks of its own."""
+"""Decides what runs next: admission, routing and ends of sessions, without threads or locks of its own."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NO_WAIT, _STAGE_CAPACITY, _RESOURCE_GROUP, _EDGE_CAPACITY = map(int, WaitReason
 
 
 class ResourceGroup:
-    """Places that several stages share; ``stages`` are those stages."""
+    """Concurrency limit of several stages, which are numbered in ``stages``."""
 
     __slots__ = ("capacity", "in_use", "stages")
 
@@ -40,25 +40,25 @@ class ResourceGroup:
         self.stages: list[int] = []
 
     def after(self, index: int) -> list[int]:
-        """The stages, the one behind ``index`` first: who gets the place that ``index`` gives back."""
+        """The stages in the order in which they get the place that stage ``index`` frees: its successor first."""
         return [i for i in self.stages if i > index] + [i for i in self.stages if i <= index]
 
 
 class StageQueue:
-    """Where sessions wait for a stage."""
+    """Sessions that wait for a stage, and the limits of its admission."""
 
-    __slots__ = ("table", "lane", "group", "turns", "freed", "statistics")
+    __slots__ = ("table", "lane", "group", "waiting", "freed", "statistics")
 
     def __init__(self, table: StageTable, lane: ActorLane, group: ResourceGroup | None) -> None:
         self.table = table
         self.lane = lane
         self.group = group
-        self.turns: DeficitRoundRobin[StageProgress] = DeficitRoundRobin()
+        self.waiting: DeficitRoundRobin[StageProgress] = DeficitRoundRobin()
         self.statistics = StageStatistics()
-        self.freed: tuple[int, ...] = (table.index,)  # whom an answer here lets go on
+        self.freed: tuple[int, ...] = (table.index,)  # stages to reconsider when an invocation completes here
 
     def wait_reason(self) -> int:
-        """What keeps the stage from taking anything; ``SCHEDULER_ADMISSION`` when nothing does."""
+        """What keeps the stage from admitting a chunk; ``SCHEDULER_ADMISSION`` if nothing does."""
         if len(self.lane.works) >= self.table.spec.max_in_flight_global or self.lane.backlog:
             return _STAGE_CAPACITY
         if self.group is not None and self.group.in_use >= self.group.capacity:
@@ -67,14 +67,14 @@ class StageQueue:
 
 
 class Effects(NamedTuple):
-    """What is to be done.
+    """What the caller has to do after it has released the lock.
 
     Attributes:
         started: works to submit to their actors.
         withdrawn: works to cancel at their actors.
         woken: tasks to wake.
         ended: sessions to release.
-        dropped: values to let go of: what their finalizers do must not happen under the lock.
+        dropped: values to drop, whose finalizers must not run under the lock.
     """
 
     started: list[StageWork]
@@ -90,11 +90,17 @@ logger = logging.getLogger(__name__)
 class Scheduler:
     """Routes artifacts and admits work.
 
-    The caller holds a lock around every call, and then does what ``take_effects`` says.
+    The caller holds a lock during every call, and carries out the effects afterwards.
 
-    A stage may take a sequence only when all that it will produce has a place: an edge takes the sequences from the
-    lowest that its target has not taken up to its capacity. So nothing that runs ever blocks, and the oldest sequence
-    of a session can always go on. Every event costs the same however many sessions there are.
+    A stage admits a sequence only if there is room for all that it will produce: an edge has room for ``capacity``
+    sequences, counted from the lowest that its target has not taken. So a running stage never blocks, and the oldest
+    sequence of a session can always proceed. The cost of an event does not depend on the number of sessions.
+
+    Attributes:
+        queues: by stage.
+        counts: the diagnostics.
+        totals: latencies and periods of all sessions.
+        groups: the resource groups, by name.
     """
 
     def __init__(
@@ -107,10 +113,10 @@ class Scheduler:
         self.counts = SchedulerCounts()
         self.totals = PipelineTotals()
         self.groups = {group.name: ResourceGroup(group.max_concurrency) for group in graph.spec.resource_groups}
-        self.desks = [self._desk(table, lane) for table, lane in zip(graph.stages, lanes, strict=True)]
+        self.queues = [self._queue(table, lane) for table, lane in zip(graph.stages, lanes, strict=True)]
         for group in self.groups.values():
             for index in group.stages:
-                self.desks[index].freed = tuple(group.after(index))
+                self.queues[index].freed = tuple(group.after(index))
         self.started: list[StageWork] = []
         self.withdrawn: list[StageWork] = []
         self.woken: list[Waiter] = []
@@ -119,9 +125,9 @@ class Scheduler:
         self._clock = clock
         self._now_ns = clock.now_ns
         self._requests = 0
-        self._due: deque[int] = deque()  # stages that may be able to take something
+        self._due: deque[int] = deque()  # stages that may be able to admit a chunk
 
-    def _desk(self, table: StageTable, lane: ActorLane) -> StageQueue:
+    def _queue(self, table: StageTable, lane: ActorLane) -> StageQueue:
         if table.spec.resource_group is None:
             return StageQueue(table, lane, None)
         group = self.groups[table.spec.resource_group]
@@ -129,7 +135,7 @@ class Scheduler:
         return StageQueue(table, lane, group)
 
     def take_effects(self) -> Effects | None:
-        """What the caller has to do now; ``None`` when there is nothing."""
+        """Remove and return the effects; ``None`` if there are none."""
         if not (self.started or self.withdrawn or self.woken or self.ended or self.dropped):
             return None
         effects = Effects(self.started, self.withdrawn, self.woken, self.ended, self.dropped)
@@ -138,8 +144,8 @@ class Scheduler:
 
     # -- events
 
-    def accept(self, session: StreamingSession, sequence_id: int, values: Mapping[str, object]) -> None:
-        """Accept inputs that have been checked and have room."""
+    def add_inputs(self, session: StreamingSession, sequence_id: int, values: Mapping[str, object]) -> None:
+        """Add inputs that have been checked and have room."""
         now_ns = self._now_ns()
         for artifact, value in values.items():
             targets = self.graph.inputs[artifact]
@@ -150,51 +156,51 @@ class Scheduler:
             session.record.on_accepted(now_ns)
         self._admit_due(now_ns)
 
-    def answered(self, work: StageWork, outputs: Mapping[str, object] | None, error: BaseException | None) -> None:
-        """An actor has answered: with exactly what the stage produces, or with an error."""
+    def on_completed(self, work: StageWork, outputs: Mapping[str, object] | None, error: BaseException | None) -> None:
+        """An invocation has completed, with exactly the outputs of its stage or with an error."""
         session = work.session
-        if work.done:
+        if work.completed:
             if not isinstance(error, WithdrawnError):
                 self._count_late(session)
             return
         now_ns = self._now_ns()
         controls = work.controls() if self.graph.controls else None
-        self._take_back(work, now_ns)
+        self._finish(work, now_ns)
         if session.status is not RUNNING:
             if not isinstance(error, WithdrawnError):
                 self.counts.orphaned += 1
-            self._ended_if_quiet(session)
+            self._release_if_idle(session)
         elif session.final is not None and session.is_past_end(work.sequence_id):
             self.dropped += [Slot(value, 0) for value in (outputs or {}).values()]
         elif error is not None:
-            self.desks[work.progress.table.index].statistics.failed += 1
-            self.end(session, StreamingSessionStatus.FAILED, StreamingSessionCloseReason.FAILED, error)
+            self.queues[work.progress.table.index].statistics.failed += 1
+            self.end_session(session, StreamingSessionStatus.FAILED, StreamingSessionCloseReason.FAILED, error)
         else:
-            self._completed(work, outputs or {}, controls, now_ns)
+            self._succeeded(work, outputs or {}, controls, now_ns)
         self._admit_due(now_ns)
         if session.watchers and session.idle:
             session.notify()
 
-    def _completed(
+    def _succeeded(
         self, work: StageWork, outputs: Mapping[str, object], controls: Controls | None, now_ns: int
     ) -> None:
         session, progress = work.session, work.progress
         progress.completed += 1
         row = progress.record.completed(work.sequence_id, now_ns)
-        self.desks[progress.table.index].statistics.add(row)
+        self.queues[progress.table.index].statistics.add(row)
         progress.missing = progress.table.full_mask & ~progress.arrived.get(progress.base, 0)
         progress.wait_reason = _NO_WAIT
         self._route(work, outputs, controls, now_ns)
         self._consider(progress)
         self._check_finished(session)
 
-    def read(self, session: StreamingSession, most: int) -> list[StreamingOutput]:
-        """Up to ``most`` outputs, oldest first."""
+    def read_outputs(self, session: StreamingSession, limit: int) -> list[StreamingOutput]:
+        """Remove and return up to ``limit`` outputs, oldest first."""
         found: list[StreamingOutput] = []
         numbers: set[int] = set()
-        while session.outputs and len(found) < most:
+        while session.outputs and len(found) < limit:
             output = session.outputs.popleft()
-            session.release(output.artifact, output.sequence_id)
+            session.drop_reference(output.artifact, output.sequence_id)
             number = self.graph.outputs.index(output.artifact)
             session.polled[number] += 1
             numbers.add(number)
@@ -205,40 +211,40 @@ class Scheduler:
             self._admit_due(self._now_ns())
         return found
 
-    def end(
+    def end_session(
         self,
         session: StreamingSession,
         status: StreamingSessionStatus,
         reason: StreamingSessionCloseReason,
         error: BaseException | None = None,
     ) -> None:
-        """Stop a running session: what waits never starts, what can be read stays."""
+        """End a running session: queued work never starts, readable outputs stay."""
         session.status = status
         session.close_reason = reason
         session.error, session.trace = error, error.__traceback__ if error else None
         for progress in session.stages:
             self._drop(progress, 0)
         for number, sequence_id in session.held:
-            self.dropped.append(session.release(self.graph.outputs[number], sequence_id))
+            self.dropped.append(session.drop_reference(self.graph.outputs[number], sequence_id))
         session.held.clear()
         self._wake(session.push_line)
         self._wake(session.output_line)
         for work in tuple(session.works):
             self._withdraw(work)
-        self._ended_if_quiet(session)
+        self._release_if_idle(session)
         session.notify()
         self._admit_due(self._now_ns())
 
-    def drain(self, session: StreamingSession) -> None:
-        """Take no more inputs; what was accepted entirely goes on."""
+    def drain_session(self, session: StreamingSession) -> None:
+        """Accept no more inputs; sequences that have all their inputs are completed."""
         self._end_after(session, session.accepted - 1)
         self._check_finished(session)
         session.notify()
 
-    def refused(self, work: StageWork) -> bool:
-        """The actor's mailbox was full. True when nothing that it has will make it look again."""
+    def on_refused(self, work: StageWork) -> bool:
+        """The actor's mailbox was full. True if the caller has to retry, since no completion of the actor will."""
         if work.session.status is not RUNNING:
-            self.answered(work, None, WithdrawnError("the session ended"))
+            self.on_completed(work, None, WithdrawnError("the session ended"))
             return False
         lane = work.lane
         lane.backlog.append(work)
@@ -248,22 +254,22 @@ class Scheduler:
         return True
 
     def retry(self, lane: ActorLane) -> None:
-        """Offer the actor what it had no room for."""
+        """Submit again what the actor has refused."""
         lane.retrying = False
         if lane.backlog:
             self.started.append(lane.backlog.popleft())
 
-    def replace(self, index: int, lane: ActorLane, error: BaseException) -> None:
-        """Give a stage a new actor; the sessions that the old one works for have failed."""
-        desk = self.desks[index]
-        lost = tuple(desk.lane.works)
-        desk.lane.backlog.clear()
-        desk.lane = lane
+    def replace_lane(self, index: int, lane: ActorLane, error: BaseException) -> None:
+        """Give a stage a new actor; sessions with work at the old one fail with ``error``."""
+        queue = self.queues[index]
+        lost = tuple(queue.lane.works)
+        queue.lane.backlog.clear()
+        queue.lane = lane
         for work in lost:
-            self.answered(work, None, error)
+            self.on_completed(work, None, error)
 
-    def released(self, session: StreamingSession, error: BaseException | None) -> None:
-        """All stages have let go of a session, or ``error`` says why not."""
+    def on_released(self, session: StreamingSession, error: BaseException | None) -> None:
+        """All stages have released a session; ``error`` is the first failure to do so."""
         leaks = session.drop_leaks()
         self.counts.slot_leaks += leaks
         if leaks:
@@ -278,7 +284,7 @@ class Scheduler:
     # -- steps
 
     def _end_after(self, session: StreamingSession, final: int) -> None:
-        """Take no more inputs, and drop every sequence after ``final``."""
+        """Accept no more inputs, and drop every sequence after ``final``."""
         session.draining = True
         session.final = final if session.final is None else min(final, session.final)
         for progress in session.stages:
@@ -288,14 +294,14 @@ class Scheduler:
                 self._withdraw(work)
         for number, sequence_id in [held for held in session.held if held[1] > session.final]:
             del session.held[number, sequence_id]
-            self.dropped.append(session.release(self.graph.outputs[number], sequence_id))
+            self.dropped.append(session.drop_reference(self.graph.outputs[number], sequence_id))
         self._wake(session.push_line)
 
     def _withdraw(self, work: StageWork) -> None:
-        """Keep work from starting, if it has not."""
+        """Cancel work that has not begun."""
         if work in work.lane.backlog:
             work.lane.backlog.remove(work)
-            self._take_back(work, self._now_ns())
+            self._finish(work, self._now_ns())
         else:
             self.withdrawn.append(work)
 
@@ -308,7 +314,7 @@ class Scheduler:
                 self._consider(progress)
 
     def _consider(self, progress: StageProgress) -> None:
-        """Let the session wait for a turn at a stage, if the stage could take something of it."""
+        """Queue the session at a stage, if the stage could admit a chunk of it."""
         session, table = progress.session, progress.table
         if progress.queued or session.status is not RUNNING:
             return
@@ -318,26 +324,26 @@ class Scheduler:
         if not progress.has_room(sequence_id, self.graph.spec.output_capacity_per_session):
             progress.wait_reason = _EDGE_CAPACITY
             return
-        desk = self.desks[table.index]
+        queue = self.queues[table.index]
         if progress.wait_reason != _EDGE_CAPACITY:
-            progress.wait_reason = desk.wait_reason()
+            progress.wait_reason = queue.wait_reason()
         progress.queued = True
-        session.waiting_turns += 1
-        desk.turns.add(progress)
+        session.queued_stages += 1
+        queue.waiting.add(progress)
         self._due.append(table.index)
 
     def _admit_due(self, now_ns: int) -> None:
         while self._due:
-            desk = self.desks[self._due.popleft()]
-            while desk.turns and desk.wait_reason() == _NO_WAIT:
-                self._admit(desk, desk.turns.take(), now_ns)
+            queue = self.queues[self._due.popleft()]
+            while queue.waiting and queue.wait_reason() == _NO_WAIT:
+                self._admit(queue, queue.waiting.pop(), now_ns)
 
-    def _admit(self, desk: StageQueue, progress: StageProgress, now_ns: int) -> None:
+    def _admit(self, queue: StageQueue, progress: StageProgress, now_ns: int) -> None:
         session, table = progress.session, progress.table
         progress.queued = False
-        session.waiting_turns -= 1
+        session.queued_stages -= 1
         before = progress.base
-        sequence_id = progress.take()
+        sequence_id = progress.take_next()
         work = StageWork(progress, sequence_id, session.lanes[table.index], now_ns, self._clock)
         self._requests += 1
         key = StreamingTaskKey(
@@ -348,12 +354,12 @@ class Scheduler:
         )
         progress.in_flight += 1
         progress.record.admitted(sequence_id, now_ns, progress.wait_reason, progress.missing)
-        desk.statistics.admitted += 1
+        queue.statistics.admitted += 1
         progress.wait_reason = _NO_WAIT
         session.works.add(work)
         work.lane.works.add(work)
-        if desk.group is not None:
-            desk.group.in_use += 1
+        if queue.group is not None:
+            queue.group.in_use += 1
         self.started.append(work)
         if progress.base != before:
             self._made_room(session, table)
@@ -365,23 +371,23 @@ class Scheduler:
         if table.ingress and session.push_line:
             self._wake(session.push_line)
 
-    def _take_back(self, work: StageWork, now_ns: int) -> None:
-        """The places and values that a work has had."""
+    def _finish(self, work: StageWork, now_ns: int) -> None:
+        """Free the places and input values of an invocation."""
         session, progress, lane = work.session, work.progress, work.lane
-        work.done = True
+        work.completed = True
         work.invocation = None
         session.works.remove(work)
         lane.works.remove(work)
         progress.in_flight -= 1
-        desk = self.desks[progress.table.index]
-        if desk.group is not None:
-            desk.group.in_use -= 1
-        desk.turns.charge(progress, now_ns - (work.admitted_ns if work.begun_ns is None else work.begun_ns))
+        queue = self.queues[progress.table.index]
+        if queue.group is not None:
+            queue.group.in_use -= 1
+        queue.waiting.charge(progress, now_ns - (work.admitted_ns if work.begun_ns is None else work.begun_ns))
         for artifact in progress.table.queued:
-            session.release(artifact, work.sequence_id)
+            session.drop_reference(artifact, work.sequence_id)
         if lane.backlog:
             self.started.append(lane.backlog.popleft())
-        self._due.extend(desk.freed)
+        self._due.extend(queue.freed)
 
     def _route(self, work: StageWork, outputs: Mapping[str, object], controls: Controls | None, now_ns: int) -> None:
         session, table, sequence_id = work.session, work.progress.table, work.sequence_id
@@ -409,7 +415,7 @@ class Scheduler:
         }
 
     def _emit(self, session: StreamingSession, number: int, now_ns: int) -> None:
-        """Let out what is next in order."""
+        """Emit the outputs that are next in order."""
         artifact = self.graph.outputs[number]
         while (slot := session.held.pop((number, session.emitted[number]), None)) is not None:
             sequence_id = session.emitted[number]
@@ -441,14 +447,14 @@ class Scheduler:
         session.notify()
 
     def _drop(self, progress: StageProgress, start: int) -> None:
-        """What waits at a stage, from sequence ``start`` on."""
+        """Drop what waits at a stage, from sequence ``start`` on."""
         self.dropped += progress.drop(start)
         if progress.queued and not progress.ready:
             progress.queued = False
-            progress.session.waiting_turns -= 1
-            self.desks[progress.table.index].turns.discard(progress)
+            progress.session.queued_stages -= 1
+            self.queues[progress.table.index].waiting.discard(progress)
 
-    def _ended_if_quiet(self, session: StreamingSession) -> None:
+    def _release_if_idle(self, session: StreamingSession) -> None:
         if not session.works:
             self.ended.append(session)
 

@@ -1,4 +1,4 @@
-"""The loop that serves sessions on a pipeline: Level 2 of the engine contract."""
+"""The serve loop of a pipeline: Level 2 of the engine contract."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class RolloutCallbacks:
 
     Attributes:
         on_chunk: a chunk came out.
-        on_skipped: the author's mapping to inputs raised; the rollout goes on.
+        on_skipped: the author's mapping to inputs raised; the rollout continues.
         on_end: the rollout ended, by an error or after its last chunk (``None``).
     """
 
@@ -48,29 +48,45 @@ class RolloutCallbacks:
     on_end: Callable[[ServedSession, BaseException | None], None]
 
 
+@dataclass(frozen=True)
+class SessionEnvironment:
+    """What all sessions of a server share.
+
+    Attributes:
+        pipeline: runs their chunks.
+        interval_ns: time between two chunks of a session.
+        callbacks: receive their chunks and ends.
+        monitor: counts their ticks and overruns.
+        clock: time.
+    """
+
+    pipeline: StreamingPipelineOrchestrator
+    interval_ns: int
+    callbacks: RolloutCallbacks
+    monitor: ServeMonitor
+    clock: Clock = MONOTONIC
+
+
 class ServedSession:
-    """Feeds and reads the rollouts of one session, each by two tasks.
+    """Feeds and reads the rollouts of one session, each with two tasks.
+
+    Args:
+        session_id: its id.
+        context: what it is attached with.
+        identity: its epoch, and the number of its next chunk.
+        environment: what it shares with other sessions.
 
     Attributes:
         context: what it was attached or reset with.
         epoch, seq: of the next chunk.
-        active: whether it is not paused.
+        active: false while it is paused.
         rollout: set while the session is in the pipeline.
         epoch_begin_seq, rollout_begin_seq: ``seq`` at the begin of the epoch and of the rollout.
         failures_in_row: failures since the newest chunk.
     """
 
     def __init__(
-        self,
-        pipeline: StreamingPipelineOrchestrator,
-        session_id: str,
-        context: Mapping[str, Any],
-        identity: tuple[int, int],
-        *,
-        interval_ns: int,
-        callbacks: RolloutCallbacks,
-        monitor: ServeMonitor,
-        clock: Clock = MONOTONIC,
+        self, session_id: str, context: Mapping[str, Any], identity: tuple[int, int], environment: SessionEnvironment
     ) -> None:
         self.session_id = session_id
         self.context = context
@@ -79,19 +95,19 @@ class ServedSession:
         self.rollout: Rollout | None = None
         self.epoch_begin_seq = self.rollout_begin_seq = self.seq
         self.failures_in_row = 0
-        self._pipeline = pipeline
-        self._callbacks = callbacks
-        self._monitor = monitor
-        self._clock = clock
-        self._interval_ns = interval_ns
-        self._deadlines = Deadlines(interval_ns, clock.now_ns())
+        self._pipeline = environment.pipeline
+        self._callbacks = environment.callbacks
+        self._monitor = environment.monitor
+        self._clock = environment.clock
+        self._interval_ns = environment.interval_ns
+        self._deadlines = Deadlines(self._interval_ns, self._clock.now_ns())
         self._resumed = asyncio.Event()
         self._resumed.set()
         self._feeding: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[None] | None = None
 
-    def begin(self, rollout: Rollout, *, restarts: bool = False) -> None:
-        """Feed and read this rollout from now on; one that ``restarts`` a failed one keeps its deadlines."""
+    def run(self, rollout: Rollout, *, restarts: bool = False) -> None:
+        """Feed and read a rollout from now on; one that ``restarts`` a failed one keeps its deadlines."""
         self.rollout = rollout
         self.rollout_begin_seq = self.seq
         if restarts:
@@ -172,14 +188,20 @@ class _RolloutEnded:
 
 
 class PipelineServer(Membership[ServedSession]):
-    """Applies messages from the inbox as they come.
+    """Applies messages from the inbox as they arrive.
 
-    What may take time (attach, reset, detach, the restart after a failure) is a task of its session, behind which that
-    session's next messages queue; other sessions go on.
+    Operations that may take time (attach, reset, detach, the restart after a failure) run as a task of their session.
+    Later messages to that session wait for the task; other sessions are not delayed.
 
     Args:
+        pipeline: runs the chunks.
         ports: inputs, controls and outputs of the pipeline.
+        manifest: capacity and rate.
+        inbox: messages to apply.
+        outbox: receives chunks and events.
+        monitor: counters to update.
         max_chunks: chunks after which an epoch of a session finishes; ``None``: no limit.
+        clock: time.
     """
 
     def __init__(
@@ -201,8 +223,9 @@ class PipelineServer(Membership[ServedSession]):
         self._inbox = inbox
         self._max_chunks = max_chunks
         self._clock = clock
-        self._interval_ns = round(NS_PER_S / manifest.rate_hz)
-        self._callbacks = RolloutCallbacks(self._on_chunk, self._on_skipped, self._on_rollout_end)
+        callbacks = RolloutCallbacks(self._on_chunk, self._on_skipped, self._on_rollout_end)
+        interval_ns = round(NS_PER_S / manifest.rate_hz)
+        self._environment = SessionEnvironment(pipeline, interval_ns, callbacks, monitor, clock)
         self._log = LogLimiter(logger, clock)
         self._queues: dict[str, deque[tuple[int, InboxMsg | _RolloutEnded]]] = {}  # of sessions with a running task
         self._tasks: set[asyncio.Task[None]] = set()
@@ -230,9 +253,11 @@ class PipelineServer(Membership[ServedSession]):
 
     @property
     def stopping(self) -> bool:
+        """Whether the server ends."""
         return self._stop.is_set() or self._ended.is_set()
 
     def on_outbox_closed(self) -> None:
+        """End the server."""
         self._ended.set()
 
     async def _receive(self) -> None:
@@ -277,18 +302,12 @@ class PipelineServer(Membership[ServedSession]):
             pending = self._handlers[type(msg)](msg, received_ns)
 
     def admit(self, msg: Attach) -> Pending:
+        """Create the session in the pipeline, if there is a place, and reply."""
         if len(self.sessions) + self._count_unreleased() >= self._manifest.max_sessions:
             self.reject(msg.session_id, f"all {self._manifest.max_sessions} places are taken")
             return None
         session = ServedSession(
-            self._pipeline,
-            msg.session_id,
-            msg.context,
-            self.identities.allocate(msg.session_id),
-            interval_ns=self._interval_ns,
-            callbacks=self._callbacks,
-            monitor=self.monitor,
-            clock=self._clock,
+            msg.session_id, msg.context, self.identities.allocate(msg.session_id), self._environment
         )
         self.sessions[msg.session_id] = session
         return self._admit(session)
@@ -303,9 +322,10 @@ class PipelineServer(Membership[ServedSession]):
             self.reject(session.session_id, reason_of(error) if isinstance(error, StreamingError) else describe(error))
         else:
             self.reply(session, Attached(session.session_id, epoch=session.epoch))
-            session.begin(rollout)
+            session.run(rollout)
 
     def restart(self, session: ServedSession, context: Mapping[str, Any]) -> Pending:
+        """Release the session in the pipeline, create it again with this context, and reply."""
         return self._reset_session(session, context)
 
     async def _reset_session(self, session: ServedSession, context: Mapping[str, Any]) -> None:
@@ -324,13 +344,14 @@ class PipelineServer(Membership[ServedSession]):
                 session.epoch += 1
                 session.failures_in_row = 0
                 self.reply(session, ResetDone(session.session_id, epoch=session.epoch))
-                session.begin(rollout)
+                session.run(rollout)
                 return
         self._log.error("reset failed", error, session.session_id)
         self.forget(session)
         self.ended(session, error)
 
     def apply(self, session: ServedSession, msg: Action, received_ns: int) -> Pending:
+        """Apply an action to the controls and to the requests that are read from now on."""
         if session.rollout is None:
             return None
         try:
@@ -342,12 +363,15 @@ class PipelineServer(Membership[ServedSession]):
         return None
 
     def schedule(self, session: ServedSession) -> None:
+        """Request chunks or not, as ``session.active`` demands."""
         session.schedule()
 
     def steps_in_flight(self, session: ServedSession) -> int:
+        """Chunks that were requested and are still to come out."""
         return 0 if session.rollout is None else session.rollout.in_flight
 
     def end(self, session: ServedSession, error: BaseException | None = None) -> Pending:
+        """Release a session and report its end; drain it first, if that is the policy of the pipeline."""
         return self._end(session, error, drain=error is None and self._pipeline.spec.on_detach == "drain")
 
     async def _end(self, session: ServedSession, error: BaseException | None, *, drain: bool = False) -> None:
@@ -391,7 +415,7 @@ class PipelineServer(Membership[ServedSession]):
         self.put((sent, *self.replies.on_step(session.session_id)))
 
     def _on_skipped(self, session: ServedSession, error: BaseException) -> None:
-        """A mapping of the author's raised: nothing was pushed, and the rollout goes on, unless it is too often."""
+        """Report that an author's mapping raised; the rollout continues, unless this was one failure too many."""
         self._log.error("a session failed", error, session.session_id)
         session.failures_in_row += 1
         if session.failures_in_row < MAX_CONSECUTIVE_FAILURES:
@@ -422,23 +446,23 @@ class PipelineServer(Membership[ServedSession]):
         return self._restart_failed(session, msg.rollout, error)
 
     async def _restart_failed(self, session: ServedSession, failed: Rollout, error: BaseException) -> None:
-        """Seed the session anew with its context; its conditioning persists, and its epoch and ``seq`` go on."""
+        """Seed the session again with its context; its conditioning, epoch and ``seq`` continue."""
         await session.stop()
         self.flush_replies(session)
         self.failed(session, error)
-        trouble = await self._release(session)
-        if trouble is None:
+        obstacle = await self._release(session)
+        if obstacle is None:
             try:
-                session.begin(await self._new_rollout(session, failed.input), restarts=True)
+                session.run(await self._new_rollout(session, failed.input), restarts=True)
                 return
             except Exception as failure:
-                trouble = failure
-        self._log.error("restarting a failed session failed", trouble, session.session_id)
+                obstacle = failure
+        self._log.error("restarting a failed session failed", obstacle, session.session_id)
         self.forget(session)
-        self.ended(session, trouble)
+        self.ended(session, obstacle)
 
     async def _drain(self, session: ServedSession) -> None:
-        """Let the chunks in flight come out."""
+        """Deliver the chunks in flight."""
         await session.stop_feeding()
         try:
             await self._call(self._pipeline.drain_session, session.session_id, _DRAIN_TIMEOUT_S)
@@ -450,7 +474,7 @@ class PipelineServer(Membership[ServedSession]):
             await session.read_to_end(_DRAIN_TIMEOUT_S)
 
     async def _release(self, session: ServedSession) -> BaseException | None:
-        """Let the stages release a session; the error of one that does not. A stuck stage does so when it goes on."""
+        """Release a session in the stages; returns the error of a stage that does not. A stuck one does so later."""
         session.rollout = None
         try:
             await self._call(self._pipeline.close_session, session.session_id, _RELEASE_TIMEOUT_S)
@@ -463,7 +487,7 @@ class PipelineServer(Membership[ServedSession]):
         return None
 
     async def _call(self, function: Callable[..., T], *args: object) -> T:
-        """Call on a thread of this server's own: the event loop's are few, and shared."""
+        """Call a function on a thread of this server; those of the event loop are few and shared."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, function, *args)
 
     def _count_unreleased(self) -> int:
@@ -489,15 +513,18 @@ class ServedPipelineMonitor:
         self._chunk_duration_s = chunk_duration_s
 
     def snapshot(self) -> PipelineSnapshot:
+        """All sessions since serving began."""
         return self._pipeline.snapshot(self._chunk_duration_s)
 
     def session_snapshot(self, session_id: str) -> PipelineSnapshot | None:
+        """The newest chunks of one session; ``None`` if it is not in the pipeline."""
         try:
             return self._pipeline.session_snapshot(session_id, self._chunk_duration_s)
         except UnknownSessionError:
             return None
 
     def session_spans(self, session_id: str, since_ns: int) -> Sequence[StageSpan]:
+        """The stages' work for a session, for chunks whose inputs were ready at ``since_ns`` or later."""
         session = self._sessions.get(session_id)
         if session is None:
             return ()

@@ -1,4 +1,4 @@
-"""One life of a session in the scheduler."""
+"""Sessions of the scheduler: state, validation of inputs, and the table of ids."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from types import TracebackType
 
 from ..waiters import Waiter
-from .controls import SessionControls
+from .controls import StreamingControls
 from .errors import SequenceError, SessionActiveError, SessionEndedError, UnknownSessionError
 from .graph import PipelineGraph
 from .metrics import PipelineTotals, SessionRecord
@@ -26,10 +26,10 @@ RUNNING = StreamingSessionStatus.RUNNING
 
 
 class AcceptedSequences:
-    """The sequences of one input that were accepted, in any order.
+    """The accepted sequences of one input.
 
     Attributes:
-        next: the lowest that was not.
+        next: the lowest that was not accepted.
     """
 
     __slots__ = ("next", "_ahead")
@@ -43,10 +43,11 @@ class AcceptedSequences:
 
     @property
     def newest(self) -> int:
-        """The highest that was accepted, -1 when none was."""
+        """The highest accepted sequence; -1 if there is none."""
         return max(self._ahead, default=self.next - 1)
 
     def add(self, sequence_id: int) -> None:
+        """Accept a sequence."""
         if sequence_id != self.next:
             self._ahead.add(sequence_id)
             return
@@ -57,21 +58,33 @@ class AcceptedSequences:
 
 
 class StreamingSession:
-    """What the scheduler knows about one epoch of a session. Guarded by the scheduling lock.
+    """One epoch of a session. Guarded by the scheduling lock.
+
+    Args:
+        context: its id and epoch.
+        graph: the pipeline.
+        lanes: the actors that hold its state, by stage.
+        final: its last sequence, if that is known.
+        window: sequences that its records cover.
+        totals: statistics of all sessions.
 
     Attributes:
-        lanes: the actors that hold its state, by stage.
-        final: its last sequence, when that is known.
-        slots: (artifact, sequence) -> value, for everything that somebody still needs.
+        stages: its progress, by stage.
+        slots: (artifact, sequence) -> value, for everything that is still referenced.
         inputs: artifact -> the sequences that were accepted.
-        controls: the values of its controls; guarded by a lock of its own.
-        outputs: what can be read; ``emitted`` and ``polled`` count it by output artifact.
-        works: what the actors have of it.
-        waiting_turns: how many stages it waits for a turn at.
-        error, trace: what it has failed with, and the traceback of that.
-        close_reason: what the stages are told, once it has ended.
-        released: everything that it held has been let go of.
-        forget: it is to be unknown as soon as it is released.
+        controls: the values of its controls, guarded by a lock of their own.
+        outputs: readable outputs; ``emitted`` and ``polled`` count them by output artifact.
+        held: outputs that wait for those of an earlier sequence.
+        works: its invocations at actors.
+        queued_stages: number of stages in whose queue it is.
+        error, trace: the exception that it failed with, and its traceback.
+        close_reason: passed to the session closers, once it has ended.
+        draining: it accepts no more inputs.
+        finished: its last sequence is complete.
+        released: all stages have released it.
+        forget: its id becomes unknown as soon as it is released.
+        push_line, output_line: tasks that wait for room, and for outputs.
+        watchers: events of threads that wait for it to be idle, finished or released.
     """
 
     def __init__(
@@ -99,17 +112,17 @@ class StreamingSession:
         self.stages = tuple(StageProgress(self, table, window) for table in graph.stages)
         self.slots: dict[tuple[str, int], Slot] = {}
         self.inputs = {artifact: AcceptedSequences() for artifact in graph.inputs}
-        self.controls = SessionControls(graph.controls)
+        self.controls = StreamingControls(graph.controls)
         self.outputs: deque[StreamingOutput] = deque()
         self.emitted = [0] * len(graph.outputs)
         self.polled = [0] * len(graph.outputs)
-        self.held: dict[tuple[int, int], Slot] = {}  # (output, sequence): done before an earlier one
+        self.held: dict[tuple[int, int], Slot] = {}
         self.works: set[StageWork] = set()
-        self.waiting_turns = 0
+        self.queued_stages = 0
         self.record = SessionRecord(window, totals)
         self.push_line: deque[Waiter] = deque()
         self.output_line: deque[Waiter] = deque()
-        self.watchers: list[threading.Event] = []  # of threads that wait for it to be idle, finished or released
+        self.watchers: list[threading.Event] = []
 
     @property
     def accepted(self) -> int:
@@ -122,13 +135,13 @@ class StreamingSession:
 
     @property
     def idle(self) -> bool:
-        """Nothing of it runs or could run now; one that has ended is idle once it is released."""
+        """Whether nothing of it runs or could run now; after its end, whether it is released."""
         if self.status is not RUNNING:
             return self.released
-        return not self.works and not self.waiting_turns
+        return not self.works and not self.queued_stages
 
-    def release(self, artifact: str, sequence_id: int) -> Slot:
-        """One use of a value is over. The slot is returned so that the caller chooses where a value is let go of."""
+    def drop_reference(self, artifact: str, sequence_id: int) -> Slot:
+        """Drop one reference to a value. Returns the slot, so that the caller decides where the value is freed."""
         slot = self.slots[artifact, sequence_id]
         slot.references -= 1
         if slot.references == 0:
@@ -136,7 +149,7 @@ class StreamingSession:
         return slot
 
     def drop_leaks(self) -> int:
-        """Forget values that nobody can read, of a session without work; returns how many there were."""
+        """Drop the values that cannot be read, after the end of all work; returns their number."""
         readable = {(output.artifact, output.sequence_id) for output in self.outputs}
         leaked = [key for key in self.slots if key not in readable]
         for key in leaked:
@@ -144,21 +157,22 @@ class StreamingSession:
         return len(leaked)
 
     def artifact_stats(self) -> StreamingArtifactStats:
+        """The artifacts that it holds."""
         return StreamingArtifactStats(len(self.slots), sum(slot.references for slot in self.slots.values()))
 
     def raise_error(self) -> None:
-        """Raise what it has failed with, if it has; every time with the traceback that it came with."""
+        """Raise the exception that it failed with, if any, each time with its original traceback."""
         if self.error is not None:
             raise self.error.with_traceback(self.trace)
 
     def notify(self) -> None:
-        """Let the threads that wait for this session look again."""
+        """Wake the threads that wait for this session."""
         for watcher in self.watchers:
             watcher.set()
 
 
 def check_open(session: StreamingSession) -> None:
-    """``SessionEndedError`` when the session takes nothing more."""
+    """``SessionEndedError`` if the session accepts no more inputs."""
     if session.status is not RUNNING:
         raise SessionEndedError(f"session {session.session_id!r} is {session.status.value}; create it again")
     if session.draining:
@@ -166,7 +180,7 @@ def check_open(session: StreamingSession) -> None:
 
 
 def check_artifacts(graph: PipelineGraph, artifacts: Collection[str]) -> None:
-    """``ValueError`` for anything that is not an input by sequence."""
+    """``ValueError`` unless all are inputs that are pushed by sequence."""
     if not artifacts:
         raise ValueError(f"no inputs given; expected some of {sorted(graph.inputs)}")
     for artifact in artifacts:
@@ -177,7 +191,11 @@ def check_artifacts(graph: PipelineGraph, artifacts: Collection[str]) -> None:
 
 
 def checked_inputs(graph: PipelineGraph, inputs: Mapping[str, object]) -> dict[str, object]:
-    """A copy, so that a mapping of the caller's own is never asked again under a lock. ``ValueError`` as above."""
+    """A validated copy, so that a mapping with code of its own is not used under the lock.
+
+    Raises:
+        ValueError: it is no mapping, or has an artifact that is not an input.
+    """
     if not isinstance(inputs, Mapping):
         raise ValueError(f"inputs must be a mapping of artifacts to values, got {type(inputs).__name__}")
     given = dict(inputs)
@@ -186,7 +204,7 @@ def checked_inputs(graph: PipelineGraph, inputs: Mapping[str, object]) -> dict[s
 
 
 def check_sequence(session: StreamingSession, sequence_id: int, artifacts: Collection[str], *, in_order: bool) -> None:
-    """``SequenceError`` unless the session can take these inputs: once each and, ``in_order``, without a gap."""
+    """``SequenceError`` unless these inputs are new and, if ``in_order``, leave no gap."""
     if isinstance(sequence_id, bool) or not isinstance(sequence_id, int) or sequence_id < 0:
         raise SequenceError(f"sequence_id must be an integer of 0 or more, got {sequence_id!r}")
     where = f"session {session.session_id!r}"
@@ -202,7 +220,11 @@ def check_sequence(session: StreamingSession, sequence_id: int, artifacts: Colle
 
 
 def check_final(session: StreamingSession, final: int) -> bool:
-    """Whether ``final`` is news. ``SequenceError`` for a final sequence that can no longer be one."""
+    """Whether the final sequence was not known yet.
+
+    Raises:
+        SequenceError: ``final`` cannot be the final sequence any more.
+    """
     where = f"session {session.session_id!r}"
     if isinstance(final, bool) or not isinstance(final, int) or final < 0:
         raise SequenceError(f"the final sequence must be an integer of 0 or more, got {final!r}")
@@ -215,14 +237,14 @@ def check_final(session: StreamingSession, final: int) -> bool:
         raise SequenceError(f"{where}: sequence {newest} was accepted already, so {final} is not the final one")
     if any(progress.base > final or final in progress.ahead for progress in session.stages):
         raise SequenceError(
-            f"{where}: sequence {final} was handed to a stage already, which cannot be told now that it is the last; "
-            f"finish before that, or use drain_session"
+            f"{where}: sequence {final} was handed to a stage already without ``is_last``; call finish_inputs "
+            f"before it is pushed, or use drain_session"
         )
     return True
 
 
 def has_room(session: StreamingSession, graph: PipelineGraph, sequence_id: int, artifacts: Collection[str]) -> bool:
-    """Whether every edge has a place for the sequence."""
+    """Whether every edge of these artifacts has room for the sequence."""
     for artifact in artifacts:
         for target in graph.inputs[artifact]:
             progress = session.stages[target]
@@ -232,13 +254,14 @@ def has_room(session: StreamingSession, graph: PipelineGraph, sequence_id: int, 
 
 
 class SessionTable:
-    """Sessions by id; an id is free again when its last session is released. Writes are guarded by the scheduling lock.
+    """Sessions by id. An id is free again when its last session is released.
 
-    Epochs are counted over all ids, so that ids that have left need not be remembered.
+    Writes are guarded by the scheduling lock. Epochs are counted over all ids, so that closed ids are not remembered.
 
     Args:
-        window: how many sequences the records of a session cover.
-        totals: the statistics of all sessions together.
+        graph: the pipeline.
+        window: sequences that the records of a session cover.
+        totals: statistics of all sessions.
     """
 
     def __init__(self, graph: PipelineGraph, window: int, totals: PipelineTotals) -> None:
@@ -252,17 +275,27 @@ class SessionTable:
         return len(self._sessions)
 
     def get(self, session_id: str) -> StreamingSession:
-        """``UnknownSessionError`` when there is none. Needs no lock."""
+        """The session with this id; needs no lock.
+
+        Raises:
+            UnknownSessionError: there is none.
+        """
         session = self._sessions.get(session_id)
         if session is None:
             raise UnknownSessionError(f"there is no session {session_id!r}")
         return session
 
     def all(self) -> list[StreamingSession]:
+        """All sessions, ended ones included."""
         return list(self._sessions.values())
 
     def add(self, session_id: str, lanes: tuple[ActorLane, ...], final: int | None) -> StreamingSession:
-        """Begin a session. ``SessionActiveError`` when the id is not free, ``SequenceError`` for a bad ``final``."""
+        """Create a session.
+
+        Raises:
+            SessionActiveError: the id is not free.
+            SequenceError: ``final`` is not a sequence.
+        """
         self._check_free(session_id)
         context = StreamingSessionContext(session_id, self._epochs + 1)
         session = StreamingSession(context, self._graph, lanes, None, self._window, self._totals)
@@ -273,7 +306,7 @@ class SessionTable:
         return session
 
     def forget(self, session: StreamingSession) -> None:
-        """Let go of one that is released; nothing when it could not be, or when the id has a newer session."""
+        """Remove a released session, unless its release failed or the id has a newer session."""
         if session.released and session.cleanup_error is None and self._sessions.get(session.session_id) is session:
             del self._sessions[session.session_id]
 

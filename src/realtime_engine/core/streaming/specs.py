@@ -1,4 +1,4 @@
-"""What a streaming pipeline is made of: stages, the edges between them, and the resources that they share."""
+"""Declaration of a pipeline: stages, edges between them, and resource groups."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ DETACH_POLICIES = ("cancel", "drain")
 
 
 class StageOrdering(str, Enum):
-    """In which order a stage takes the chunks of one session."""
+    """The order in which a stage processes the chunks of one session."""
 
-    PER_SESSION_STRICT = "per_session_strict"  # one after the other, by sequence
-    NONE = "none"  # any that is ready; its outputs leave the pipeline in order all the same
+    PER_SESSION_STRICT = "per_session_strict"  # one at a time, by sequence
+    NONE = "none"  # as they become ready; outputs still leave the pipeline in order
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,12 @@ class StreamingStageSpec:
     """One stage.
 
     Attributes:
-        stage_id: its name, and that of its actor.
+        stage_id: its name, which its actor is given under.
         consumes, produces: names of artifacts.
         ordering: see :class:`StageOrdering`.
-        max_in_flight_per_session: chunks of one session that its actor may hold at a time; 1 when the order is strict.
-        max_in_flight_global: chunks of all sessions that its actor may hold at a time.
-        resource_group: what it shares with other stages; ``None``: nothing.
+        max_in_flight_per_session: limit of chunks of one session at its actor; 1 if the order is strict.
+        max_in_flight_global: limit of chunks of all sessions at its actor.
+        resource_group: the group that it shares with other stages; ``None``: none.
 
     Raises:
         ValueError: naming the field.
@@ -76,16 +76,16 @@ class StreamingStageSpec:
 
 @dataclass(frozen=True)
 class StreamingEdgeSpec:
-    """How one artifact reaches one stage.
+    """The way of one artifact to one stage.
 
     Attributes:
         artifact: its name.
-        target_stage: who consumes it.
-        source_stage: who produces it; ``None``: it is an input of the pipeline.
-        capacity_per_session: how many sequences of a session may wait for the target stage.
-        kind: ``"queue"``: one value for every sequence. ``"latest"``: a control, which is an input of the pipeline.
-            The newest value wins; it is sampled when an invocation begins (``None`` until there is one), and it never
-            blocks and is never used up.
+        target_stage: the stage that consumes it.
+        source_stage: the stage that produces it; ``None``: it is an input of the pipeline.
+        capacity_per_session: sequences of a session that may wait for the target stage.
+        kind: ``"queue"``: one value for each sequence. ``"latest"``: a control, which is an input of the pipeline. The
+            newest value is sampled when an invocation begins (``None`` before the first); it never blocks and is not
+            consumed.
 
     Raises:
         ValueError: naming the field.
@@ -112,7 +112,11 @@ class StreamingEdgeSpec:
 
 @dataclass(frozen=True)
 class StreamingResourceGroupSpec:
-    """Something that several stages share, such as one device.
+    """A resource that several stages share, such as one device.
+
+    Attributes:
+        name: referenced by :attr:`StreamingStageSpec.resource_group`.
+        max_concurrency: invocations that may use it at a time.
 
     Raises:
         ValueError: naming the field.
@@ -130,14 +134,14 @@ class StreamingResourceGroupSpec:
 class StreamingPipelineSpec:
     """A graph of stages. The graph as a whole is checked when an orchestrator is built.
 
+    Stages run concurrently, except for those of one resource group.
+
     Attributes:
         stages, edges, resource_groups: its parts.
-        output_artifacts: what leaves the pipeline.
+        output_artifacts: artifacts that leave the pipeline.
         output_capacity_per_session: sequences of each output artifact that may wait for their reader.
-        on_detach: what a served session loses when it is detached. ``"cancel"``: the chunks that are not out yet.
-            ``"drain"``: nothing; what was pushed still comes out, within 10 seconds, before ``Detached``.
-
-    Two stages run at the same time unless a resource group says otherwise.
+        on_detach: policy for a served session that is detached. ``"cancel"`` drops its chunks in flight. ``"drain"``
+            delivers them before ``Detached``, if that takes less than 10 seconds.
 
     Raises:
         ValueError: naming the field.
@@ -168,7 +172,11 @@ class StreamingPipelineSpec:
 
 
 def names(field: str, given: Iterable[str]) -> frozenset[str]:
-    """A set of names. ``ValueError`` naming ``field`` when it is anything else."""
+    """``given`` as a set of names.
+
+    Raises:
+        ValueError: naming ``field``, if it is anything else.
+    """
     if isinstance(given, str):
         raise ValueError(f"{field} must be a set of names, got the string {given!r}")
     found = members(field, given)
@@ -178,14 +186,18 @@ def names(field: str, given: Iterable[str]) -> frozenset[str]:
 
 
 def members(field: str, given: Iterable[T]) -> tuple[T, ...]:
-    """What is in it. ``ValueError`` naming ``field`` when it holds nothing."""
+    """``given`` as a tuple.
+
+    Raises:
+        ValueError: naming ``field``, if it is not iterable.
+    """
     if not isinstance(given, Iterable):
         raise ValueError(f"{field} must be a collection, got {given!r}")
     return tuple(given)
 
 
 def check_name(field: str, name: object) -> None:
-    """``ValueError`` naming ``field`` unless ``name`` is a string with something in it."""
+    """``ValueError`` naming ``field`` unless ``name`` is a non-empty string."""
     if not isinstance(name, str) or not name:
         raise ValueError(f"{field} must be a name, got {name!r}")
 
@@ -203,6 +215,6 @@ def check_seconds(field: str, seconds: object) -> None:
 
 
 def check_callable(field: str, given: object) -> None:
-    """``ValueError`` naming ``field`` unless it can be called."""
+    """``ValueError`` naming ``field`` unless ``given`` is callable."""
     if not callable(given):
         raise ValueError(f"{field} must be a function, got {given!r}")

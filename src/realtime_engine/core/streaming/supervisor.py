@@ -1,4 +1,4 @@
-"""The actors of a pipeline, and those that take their places."""
+"""The actors of a pipeline: creation, failure, replacement and close."""
 
 from __future__ import annotations
 
@@ -17,19 +17,24 @@ from .work import ActorLane
 
 logger = logging.getLogger(__name__)
 
-_GRACE_S = 0.05  # for actors that end at once, when others have used up the time
+_GRACE_S = 0.05  # for actors that end at once, when others have used up the timeout
 
 ActorFactory: TypeAlias = Callable[[], StreamingStageActor]
 
 
 class StageActors:
-    """One actor a stage. A stage that was given a factory gets another actor when its own is dead.
+    """One actor for each stage. A stage with a factory gets a new actor when its own has failed.
+
+    Args:
+        graph: the pipeline.
+        actors: stage id -> actor or factory.
+        on_failed: called with the stage, its lane and the error when an actor fails, on any thread.
 
     Attributes:
-        lanes: the actors of now, by stage.
+        lanes: the current actors, by stage.
 
     Raises:
-        ValueError: the names are not those of the stages.
+        ValueError: the names are not those of the stages, or two stages have the same actor or worker.
     """
 
     def __init__(
@@ -43,7 +48,7 @@ class StageActors:
         self.stage_ids = tuple(table.spec.stage_id for table in graph.stages)
         self._factories: list[ActorFactory | None] = []
         self._locks = [threading.Lock() for _ in self.stage_ids]
-        self._closing = threading.Lock()  # held to swap a lane, and to say that no other will come
+        self._closing = threading.Lock()  # held to replace a lane and to close
         self._closed = False
         self._on_failed = on_failed
         self.lanes: list[ActorLane] = []
@@ -52,7 +57,7 @@ class StageActors:
                 factory = factory_of(actors[stage_id])
                 self._factories.append(factory)
                 self.lanes.append(
-                    made_by(factory) if factory else ActorLane(cast(StreamingStageActor, actors[stage_id]))
+                    make_lane(factory) if factory else ActorLane(cast(StreamingStageActor, actors[stage_id]))
                 )
             check_exclusive({stage_id: lane.actor for stage_id, lane in zip(self.stage_ids, self.lanes, strict=True)})
         except BaseException:
@@ -62,48 +67,48 @@ class StageActors:
             raise
 
     def watch(self) -> None:
-        """Report failures from now on, and those that have been."""
+        """Start to report failures; those that have happened are reported at once."""
         for index, lane in enumerate(self.lanes):
             self._watch(index, lane)
 
     @property
     def restartable(self) -> list[bool]:
-        """By stage."""
+        """Whether it has a factory, by stage."""
         return [factory is not None for factory in self._factories]
 
     def health(self) -> dict[str, StreamingActorHealth]:
-        """By stage id."""
+        """The states of the actors, by stage id."""
         return {stage_id: lane.actor.health() for stage_id, lane in zip(self.stage_ids, self.lanes, strict=True)}
 
     def revive(self, replaced: Callable[[int, ActorLane, BaseException], None]) -> None:
-        """Give every stage with a dead actor a new one, once ``replaced`` has been told of it.
+        """Replace the failed actors; ``replaced`` is called before each replacement.
 
         Raises:
-            StreamingActorFailedError: a dead actor has no factory, its factory failed, or all have been closed.
+            StreamingActorFailedError: a failed actor has no factory, its factory failed, or the pipeline was closed.
         """
         for index in range(len(self.lanes)):
-            if dead(self.lanes[index].actor.health()):
+            if is_dead(self.lanes[index].actor.health()):
                 with self._locks[index]:
                     self._revive(index, replaced)
 
     def _revive(self, index: int, replaced: Callable[[int, ActorLane, BaseException], None]) -> None:
         old, factory, stage_id = self.lanes[index], self._factories[index], self.stage_ids[index]
         health = old.actor.health()
-        if not dead(health):
-            return  # somebody else was quicker
+        if not is_dead(health):
+            return  # another thread has replaced it
         reason = (
             f"the actor of stage {stage_id!r} is {health.state.value}: {health.failure_reason or 'no reason given'}"
         )
         if factory is None:
             raise StreamingActorFailedError(f"{reason}; give a factory of actors to have it restarted")
         try:
-            lane = made_by(factory)
+            lane = make_lane(factory)
             others = {other: self.lanes[i].actor for i, other in enumerate(self.stage_ids) if i != index}
             check_exclusive({**others, stage_id: lane.actor})
-        except BaseException as error:  # of a model, which may even want to exit
+        except BaseException as error:  # raised by a model's constructor, SystemExit included
             reraise_interrupt(error)
             raise StreamingActorFailedError(f"{reason}; a new one failed: {describe(error)}") from error
-        replaced(index, lane, StreamingActorFailedError(reason))  # first: who finds it alive may rely on it
+        replaced(index, lane, StreamingActorFailedError(reason))  # before other threads find the new actor running
         with self._closing:
             if not self._closed:
                 self.lanes[index] = lane
@@ -125,7 +130,7 @@ class StageActors:
         self._on_failed(index, lane, StreamingActorFailedError(f"the actor of stage {stage_id!r} has failed: {reason}"))
 
     def close(self, deadline_s: Callable[[], float]) -> list[str]:
-        """Close all of them at once, for good; returns the stages that had not ended when ``deadline_s`` came to 0."""
+        """Close all actors concurrently; returns the stages that have not ended when ``deadline_s`` returns 0."""
         with self._closing:
             self._closed = True
         threads = [
@@ -143,11 +148,12 @@ class StageActors:
 
 
 def factory_of(given: StreamingStageActor | ActorFactory) -> ActorFactory | None:
+    """``given``, if it is a factory; ``None`` if it is an actor."""
     return None if hasattr(given, "submit") and not isinstance(given, type) else cast(ActorFactory, given)
 
 
-def made_by(factory: ActorFactory) -> ActorLane:
-    """``TypeError`` when what it makes is no actor."""
+def make_lane(factory: ActorFactory) -> ActorLane:
+    """A lane with a new actor; ``TypeError`` if the factory returns something else."""
     actor = factory()
     if not hasattr(actor, "submit"):
         raise TypeError(f"a factory of actors must return an actor, got {actor!r}")
@@ -155,7 +161,7 @@ def made_by(factory: ActorFactory) -> ActorLane:
 
 
 def check_ids(graph: PipelineGraph, actors: Mapping[str, object]) -> None:
-    """``ValueError`` unless there is one actor for each stage."""
+    """``ValueError`` unless there is one actor or factory for each stage."""
     if not isinstance(actors, Mapping):
         raise ValueError(f"actors must be a mapping of stage ids to actors, got {actors!r}")
     missing, unknown = sorted(graph.index.keys() - actors.keys()), sorted(actors.keys() - graph.index.keys())
@@ -183,12 +189,13 @@ def _workers(actors: Mapping[str, object]) -> dict[str, object]:
     return {stage_id: worker for stage_id, worker in found.items() if worker is not None}
 
 
-def dead(health: StreamingActorHealth) -> bool:
+def is_dead(health: StreamingActorHealth) -> bool:
+    """Whether an actor has failed or is closed."""
     return health.state is not StreamingActorState.RUNNING
 
 
 def close_quietly(lane: ActorLane, stage_id: str) -> None:
-    """Close an actor on a thread that nobody waits for an error of."""
+    """Close an actor and log its errors."""
     try:
         lane.actor.close()
     except Exception:

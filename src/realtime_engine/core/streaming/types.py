@@ -1,4 +1,4 @@
-"""What a stage is asked to do, and for whom."""
+"""Public value types of the scheduler: sessions, invocations, outputs, actors, and their health."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 
 class StreamingSessionStatus(str, Enum):
-    """Where a session is in its life."""
+    """State of a session."""
 
     RUNNING = "running"
     CANCELLED = "cancelled"
@@ -37,7 +37,7 @@ class StreamingSessionStatus(str, Enum):
 
 
 class StreamingSessionCloseReason(str, Enum):
-    """Why a stage is to let go of a session."""
+    """Why a stage has to release a session."""
 
     CANCELLED = "cancelled"
     FAILED = "failed"
@@ -47,7 +47,7 @@ class StreamingSessionCloseReason(str, Enum):
 
 @dataclass(frozen=True)
 class StreamingSessionContext:
-    """One life of a session: the id may be used again, with a greater epoch."""
+    """One use of a session id, which may be used again with a greater epoch."""
 
     session_id: str
     session_epoch: int
@@ -58,9 +58,9 @@ class StreamingTaskKey:
     """Identity of one invocation of one stage.
 
     Attributes:
-        session_id, session_epoch: whose.
-        sequence_id: which chunk, from 0.
-        stage_id: of which stage.
+        session_id, session_epoch: the session.
+        sequence_id: number of the chunk, from 0.
+        stage_id: the stage.
         request_id: unique in this orchestrator.
     """
 
@@ -73,15 +73,15 @@ class StreamingTaskKey:
 
 @dataclass(frozen=True)
 class StreamingStageInvocation:
-    """One piece of work for a stage.
+    """One call of a stage.
 
     Attributes:
         key: its identity.
-        inputs: artifact -> value, for everything that the stage consumes. Controls (``latest`` edges) are those of the
-            moment of admission until :meth:`begin`.
+        inputs: artifact -> value, for everything that the stage consumes. Controls (``latest`` edges) have the values
+            of the moment of admission until :meth:`begin`.
         is_first: the session's first chunk.
-        is_last: the session's last chunk, when that was known at admission.
-        sample: set by the scheduler: notes that the work begins now, and answers the inputs with the newest controls.
+        is_last: the session's last chunk, if that was known at admission.
+        sample: set by the scheduler: records that the work begins now, and returns the inputs with the newest controls.
     """
 
     key: StreamingTaskKey
@@ -91,11 +91,11 @@ class StreamingStageInvocation:
     sample: Callable[[], Mapping[str, object]] | None = field(default=None, compare=False, repr=False)
 
     def begin(self) -> StreamingStageInvocation:
-        """What to hand to the handler. An actor calls this once, in its own thread, right before the handler runs.
+        """The invocation for the handler. An actor calls this once, on its own thread, right before the handler.
 
         Raises:
-            SessionEndedError: the session was cancelled, closed or failed meanwhile: answer the future with this
-                error, and do not run the handler.
+            SessionEndedError: the session has ended since the submission. The actor sets this as the exception of the
+                future and does not run the handler.
         """
         if self.sample is None:
             return self
@@ -107,7 +107,7 @@ ControlStamp: TypeAlias = tuple[int, int]
 
 
 class OutputTriple(NamedTuple):
-    """The tuple that an output is."""
+    """Base of :class:`StreamingOutput`."""
 
     sequence_id: int
     artifact: str
@@ -115,15 +115,15 @@ class OutputTriple(NamedTuple):
 
 
 class StreamingOutput(OutputTriple):
-    """``(sequence_id, artifact, value)``, and what is known about it.
+    """``(sequence_id, artifact, value)`` with its provenance.
 
     Attributes:
-        controls: control -> the version of it that this was made with, 0 for one that was not set; the oldest version
-            when several stages on the way sampled it. Empty without controls.
-        emitted_ns: when it could be read, in monotonic nanoseconds.
-        last: it is of the last sequence of the session.
-        update: name of the newest update of the controls that the sequence has seen. ``None`` if it has seen none, and
-            for all outputs of a sequence but the one that is emitted last.
+        controls: control -> version that the value was made with, 0 for a control that was not set; the oldest version
+            if several stages on the way sampled it. Empty without controls.
+        emitted_ns: when it became readable, in monotonic nanoseconds.
+        last: it belongs to the last sequence of the session.
+        update: name of the newest update of the controls that the sequence sampled; ``None`` if it sampled none,
+            and for all outputs of a sequence but the last one emitted.
     """
 
     controls: dict[str, int]
@@ -133,7 +133,7 @@ class StreamingOutput(OutputTriple):
 
     @property
     def emitted_at(self) -> float:
-        """When it could be read, in monotonic seconds."""
+        """When it became readable, in monotonic seconds."""
         return self.emitted_ns / NS_PER_S
 
 
@@ -149,7 +149,7 @@ class StreamingLastOutput:
 
 
 class StreamingActorState(str, Enum):
-    """Where an actor is in its life."""
+    """State of an actor."""
 
     RUNNING = "running"
     FAILED = "failed"
@@ -158,11 +158,11 @@ class StreamingActorState(str, Enum):
 
 @dataclass(frozen=True)
 class StreamingActorHealth:
-    """An actor at one moment.
+    """State of an actor.
 
     Attributes:
-        pending_invocations: taken and not answered yet.
-        failure_reason: a line for a person when it has failed.
+        pending_invocations: submitted and not completed.
+        failure_reason: one line, if it has failed.
     """
 
     state: StreamingActorState
@@ -171,48 +171,56 @@ class StreamingActorHealth:
 
 
 class StreamingStageActor(Protocol):
-    """Runs the invocations of one stage, in the order in which they were submitted. All methods from any thread."""
+    """Runs the invocations of one stage, in the order in which they were submitted. All methods from any thread.
+
+    Optional: ``add_failure_callback(callback)``, which calls ``callback(reason)`` once when the actor fails. Without
+    it, the sessions of a failed actor fail at their next invocation.
+    """
 
     def submit(self, invocation: StreamingStageInvocation) -> Future[Mapping[str, object]]:
-        """Take one invocation without waiting.
+        """Queue one invocation without waiting.
 
-        Its turn come, the actor marks the future as running (``set_running_or_notify_cancel``; a cancelled one is
-        dropped, unstarted), calls ``invocation.begin()``, runs the handler with what that returns, makes room in the
-        mailbox and answers the future, in this order. The callbacks of the future may submit again.
+        For each invocation the actor marks the future as running (``set_running_or_notify_cancel``; a cancelled one is
+        dropped), calls ``invocation.begin()``, runs the handler with the result, frees the place in the mailbox and
+        completes the future, in this order. Callbacks of the future may submit again.
 
         Raises:
-            StreamingActorBusyError: its mailbox is full; nothing was taken.
-            StreamingActorFailedError: it is closed or dead.
+            StreamingActorBusyError: the mailbox is full; nothing was queued.
+            StreamingActorFailedError: it is closed or has failed.
         """
 
     def health(self) -> StreamingActorHealth:
-        """How it is, without waiting."""
+        """The state now, without waiting."""
 
     def barrier(self, timeout: float = 5.0) -> None:
-        """Return when everything taken so far is answered. ``TimeoutError`` after ``timeout`` seconds."""
+        """Return when everything submitted so far is completed.
+
+        Raises:
+            TimeoutError: after ``timeout`` seconds.
+        """
 
     def close_session(
         self, context: StreamingSessionContext, reason: StreamingSessionCloseReason, timeout: float = 5.0
     ) -> None:
-        """Let go of what the stage holds of a session, after the work taken so far, where its state lives.
+        """Release the stage's state of a session, after the work submitted so far.
 
         Raises:
             TimeoutError: after ``timeout`` seconds.
-            Exception: what the stage's closer raised.
+            Exception: raised by the stage's session closer.
         """
 
     def close(self) -> None:
-        """Take nothing more, and end. Bounded in time, whatever a handler does. May be called again."""
+        """Accept no more work and end, in bounded time, whatever a handler does. Idempotent."""
 
 
 @dataclass(frozen=True)
 class StreamingPipelineHealth:
-    """A pipeline at one moment.
+    """State of a pipeline.
 
     Attributes:
-        closed: it was closed, and takes no sessions.
-        session_count: sessions that it knows, ended ones among them.
-        actors: by stage.
+        closed: it accepts no more sessions.
+        session_count: known sessions, ended ones included.
+        actors: by stage id.
     """
 
     closed: bool
@@ -221,20 +229,20 @@ class StreamingPipelineHealth:
 
     @property
     def ok(self) -> bool:
-        """Whether every stage can work."""
+        """Whether it is open and every actor is running."""
         return not self.closed and all(actor.state is StreamingActorState.RUNNING for actor in self.actors.values())
 
 
 @dataclass(frozen=True)
 class StreamingSchedulerDiagnostics:
-    """Since the orchestrator was built.
+    """Counters since the orchestrator was built.
 
     Attributes:
-        stale_epoch_results: came for a session that was released already.
-        orphaned_results: came for a session that had been cancelled, closed or failed meanwhile.
-        duplicate_results: came for work that had been answered.
+        stale_epoch_results: results for a session that was released before.
+        orphaned_results: results for a session that had been cancelled, closed or failed since the submission.
+        duplicate_results: results for an invocation that was completed before.
         cleanup_failures: sessions that could not be released entirely.
-        slot_leaks: artifacts that were left over when their session was released.
+        slot_leaks: artifacts left over when their session was released.
     """
 
     stale_epoch_results: int = 0
@@ -246,11 +254,11 @@ class StreamingSchedulerDiagnostics:
 
 @dataclass(frozen=True)
 class StreamingArtifactStats:
-    """What a session holds now.
+    """Artifacts that a session holds.
 
     Attributes:
-        slot_count: values of artifacts.
-        reference_count: stages and readers that these values are kept for.
+        slot_count: values.
+        reference_count: uses that these values are kept for, by stages and readers.
     """
 
     slot_count: int

@@ -1,4 +1,4 @@
-"""Work that an actor has been given."""
+"""Invocations at an actor."""
 
 from __future__ import annotations
 
@@ -7,36 +7,42 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 
 from ..clock import Clock
-from .controls import ControlState
+from .controls import ControlSnapshot
 from .errors import SessionEndedError
 from .progress import Controls, StageProgress, merged
 from .types import StreamingSessionStatus, StreamingStageActor, StreamingStageInvocation
 
 
 class WithdrawnError(SessionEndedError):
-    """The answer of work that never began, because its session had ended."""
+    """Result of an invocation that never began, because its session had ended."""
 
 
 class ActorLane:
-    """An actor, and what it has been given. A restarted stage gets a new lane."""
+    """An actor and its invocations. A restarted stage gets a new lane.
+
+    Attributes:
+        works: admitted and not completed.
+        backlog: those of them that the actor has refused, because its mailbox was full.
+        retrying: a timer will retry the backlog.
+    """
 
     __slots__ = ("actor", "works", "backlog", "retrying")
 
     def __init__(self, actor: StreamingStageActor) -> None:
         self.actor = actor
         self.works: set[StageWork] = set()
-        self.backlog: deque[StageWork] = deque()  # admitted, but its mailbox was full
+        self.backlog: deque[StageWork] = deque()
         self.retrying = False
 
 
 class StageWork:
-    """One invocation from its admission to its answer.
+    """One invocation, from its admission to its completion.
 
     Attributes:
-        future: set by the orchestrator when the actor has taken it.
+        future: set by the dispatcher when the actor has accepted it.
         begun_ns: set by the actor's thread, through :meth:`sample`.
-        sampled: control -> what was sampled of it.
-        done: its answer has been dealt with.
+        sampled: control -> the version that was sampled.
+        completed: its result has been processed.
     """
 
     __slots__ = (
@@ -49,7 +55,7 @@ class StageWork:
         "begun_ns",
         "sampled",
         "future",
-        "done",
+        "completed",
         "_clock",
     )
 
@@ -63,18 +69,18 @@ class StageWork:
         self.begun_ns: int | None = None
         self.sampled: Controls = {}
         self.future: Future[Mapping[str, object]] | None = None
-        self.done = False
+        self.completed = False
         self._clock = clock
 
     def inputs(self) -> dict[str, object]:
-        """Everything that the stage consumes, with the controls of this moment."""
+        """Everything that the stage consumes, with the controls as they are now."""
         session, table = self.session, self.progress.table
         found = {artifact: session.slots[artifact, self.sequence_id].value for artifact in table.queued}
         self._add_controls(found, session.controls.peek(self.sequence_id))
         return found
 
     def sample(self) -> Mapping[str, object]:
-        """The work begins: see :meth:`StreamingStageInvocation.begin`."""
+        """Record the begin and return the inputs; see :meth:`StreamingStageInvocation.begin`."""
         session = self.session
         ended = session.status is not StreamingSessionStatus.RUNNING or session.is_past_end(self.sequence_id)
         if ended or self.invocation is None:
@@ -90,11 +96,11 @@ class StageWork:
         return found
 
     def controls(self) -> Controls:
-        """The oldest version of every control that had a part in its outputs."""
+        """The oldest version of each control that its outputs depend on."""
         slots, queued = self.session.slots, self.progress.table.queued
         return merged((slots[artifact, self.sequence_id].controls for artifact in queued), self.sampled)
 
-    def _add_controls(self, inputs: dict[str, object], state: ControlState) -> None:
+    def _add_controls(self, inputs: dict[str, object], state: ControlSnapshot) -> None:
         for artifact in self.progress.table.controls:
             inputs[artifact], version, set_ns = state.values[artifact]
             self.sampled[artifact] = (version, set_ns)

@@ -1,4 +1,4 @@
-"""An actor that drives a worker with ordered results, such as a process of its own."""
+"""An actor for a worker, such as an object in its own process."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ OutputBuilder: TypeAlias = Callable[[Any, StreamingStageInvocation], Mapping[str
 
 
 class ParallelWorkerStageActor(LocalStageActor):
-    """The one owner of a worker, which gives its results in the order of its calls.
+    """Calls a method of a worker for each invocation. The worker must belong to no other actor.
 
     Args:
-        worker: has ``failed``, ``failure_reason``, ``closed`` and ``close()``, as
-            :class:`~.process_worker.ProcessWorker` does; those that it lacks count as never failed, never closed,
-            nothing to close.
-        method_name: what is called for each invocation. If its result is callable, that is called for the result.
+        worker: an object with the attributes ``failed``, ``failure_reason``, ``closed`` and ``close()`` of
+            :class:`~.process_worker.ProcessWorker`, all of them optional. While the actor is idle it checks them, and
+            fails when the worker has.
+        method_name: the method. If it returns a callable, that is called for the result.
         input_builder: invocation -> ``(args, kwargs)`` of the method.
         output_builder: result, invocation -> ``{artifact: value}``.
-        mailbox_capacity: invocations that may wait while one is run.
+        mailbox_capacity: invocations that may wait while one runs.
         close_worker: whether closing the actor closes the worker.
-        session_closer: lets go of what the stage holds of a session; called between two invocations.
+        session_closer: releases the state of a session; called between two invocations.
 
     Raises:
         ValueError: naming the argument.
@@ -64,23 +64,23 @@ class ParallelWorkerStageActor(LocalStageActor):
         return self._worker
 
     def lost_backend(self) -> str | None:
-        """Why the worker can do nothing more."""
+        """Why the worker has failed or is closed; ``None`` while it is usable."""
         if getattr(self._worker, "failed", False):
             return str(getattr(self._worker, "failure_reason", None) or "the worker has failed")
         return "the worker is closed" if getattr(self._worker, "closed", False) else None
 
     def submit(self, invocation: StreamingStageInvocation) -> Future[Mapping[str, object]]:
-        """Take one invocation without waiting.
+        """Queue one invocation without waiting.
 
         Raises:
-            StreamingActorBusyError: the mailbox is full; nothing was taken.
+            StreamingActorBusyError: the mailbox is full; nothing was queued.
             StreamingActorFailedError: actor or worker is closed or has failed.
         """
         self._check_worker()
         return super().submit(invocation)
 
     def health(self) -> StreamingActorHealth:
-        """How it is, without waiting: ``FAILED`` if the worker has failed, ``CLOSED`` if it is closed."""
+        """The state now, without waiting: ``FAILED`` if the worker has failed, ``CLOSED`` if it is closed."""
         own = super().health()
         if getattr(self._worker, "failed", False):
             reason = str(getattr(self._worker, "failure_reason", None) or "the worker has failed")
@@ -90,10 +90,10 @@ class ParallelWorkerStageActor(LocalStageActor):
         return own
 
     def close(self, timeout: float = 5.0) -> None:
-        """Take nothing more, work off what was taken, and close the worker if it is this actor's to close.
+        """Accept no more work, complete what was submitted, and close the worker if ``close_worker`` is set.
 
-        After ``timeout`` seconds whatever is left is answered with :class:`StreamingActorFailedError`, and the worker
-        is closed all the same.
+        After ``timeout`` seconds all incomplete work fails with :class:`StreamingActorFailedError`, and the worker is
+        closed nevertheless.
         """
         super().close(timeout)
         close = getattr(self._worker, "close", None)
