@@ -28,7 +28,7 @@ def test_a_request_is_sealed_by_the_first_look(player: SessionInput) -> None:
     assert (following.events, following.conditioning) == (("c",), {"move": 3})
 
 
-def test_a_request_that_nobody_looks_at_takes_nothing(player: SessionInput) -> None:
+def test_a_request_that_is_not_read_takes_no_events(player: SessionInput) -> None:
     player.apply({}, ["a"], ACTIONS[1])
     ChunkRequest("s", 0, player)
     assert ChunkRequest("s", 1, player).events == ("a",)
@@ -48,7 +48,7 @@ def test_a_request_travels_sealed(player: SessionInput) -> None:
     assert came.sealed == request.sealed
 
 
-def test_every_event_is_taken_once_by_threads_that_look_at_the_same_time(player: SessionInput) -> None:
+def test_concurrent_reads_take_every_event_once(player: SessionInput) -> None:
     requests = [ChunkRequest("s", number, player) for number in range(200)]
     taken: list[tuple[int, ...]] = []
     start = threading.Barrier(3)
@@ -97,7 +97,7 @@ def test_without_controls_there_is_no_action() -> None:
     assert ControlHistory([]).action_of({}) is None
 
 
-def test_the_history_does_not_grow_while_nothing_comes_out() -> None:
+def test_the_history_is_bounded_without_outputs() -> None:
     history = ControlHistory(["c"])
     for number in range(10_000):
         history.applied(AppliedAction(number), {"c": number + 1})
