@@ -1,4 +1,4 @@
-"""The browser of the distribution: where it is, and how tests start it."""
+"""The distribution's Chromium: its path and its flags."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-PAGE_TIMEOUT_MS = 60_000  # of waits that end at once when all is well
+PAGE_TIMEOUT_MS = 60_000  # of waits that normally end at once
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -20,10 +20,10 @@ FLAGS = [
 
 
 def chromium_path() -> str:
-    """Skips the test where there is no Chromium; in CI that is a failure."""
+    """Skip the test where Chromium is not installed; in CI that is a failure."""
     path = shutil.which("chromium")
     if path is not None:
         return path
     if os.environ.get("CI"):
-        pytest.fail("there is no chromium on the PATH, and in CI the page must be tested")
-    pytest.skip("there is no chromium on the PATH: nothing is tested in a browser")
+        pytest.fail("chromium is not on the PATH, and the page must be tested in CI")
+    pytest.skip("chromium is not on the PATH: browser tests are skipped")

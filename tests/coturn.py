@@ -1,4 +1,4 @@
-"""A TURN server (coturn) on loopback, for as long as a test runs."""
+"""A TURN server (coturn) on loopback, for the duration of a test."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Coturn:
 
     @property
     def url(self) -> str:
-        """Its address for a list of ICE servers."""
+        """Its URL for a list of ICE servers."""
         return f"turn:{_HOST}:{self.port}?transport=udp"
 
     @property
@@ -38,7 +38,7 @@ class Coturn:
 
 @contextlib.contextmanager
 def coturn(*options: str) -> Iterator[Coturn]:
-    """Serve with these options of turnserver, such as ``--user=ann:secret`` or ``--static-auth-secret=north``."""
+    """Run turnserver with these options, such as ``--user=ann:secret`` or ``--static-auth-secret=north``."""
     path = turnserver_path()
     port = _free_port()
     with tempfile.TemporaryDirectory() as folder:
@@ -54,13 +54,13 @@ def coturn(*options: str) -> Iterator[Coturn]:
 
 
 def turnserver_path() -> str:
-    """Skips the test where there is no coturn; in CI that is a failure."""
+    """Skip the test where coturn is not installed; in CI that is a failure."""
     path = shutil.which("turnserver")
     if path is not None:
         return path
     if os.environ.get("CI"):
-        pytest.fail("there is no turnserver (coturn) on the PATH, and in CI the relay must be tested")
-    pytest.skip("there is no turnserver (coturn) on the PATH: nothing is relayed")
+        pytest.fail("turnserver (coturn) is not on the PATH, and the relay must be tested in CI")
+    pytest.skip("turnserver (coturn) is not on the PATH: the relay is not tested")
 
 
 def _options(server: Coturn) -> list[str]:
@@ -86,7 +86,7 @@ def _options(server: Coturn) -> list[str]:
 
 
 def _free_port() -> int:
-    """Free for TCP and UDP, which coturn both listens on."""
+    """A port that is free for TCP and UDP; coturn listens on both."""
     while True:
         with socket.socket() as tcp, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
             tcp.bind((_HOST, 0))
@@ -102,4 +102,4 @@ def _wait_for(port: int, process: subprocess.Popen[bytes], server: Coturn) -> No
         with contextlib.suppress(OSError), socket.create_connection((_HOST, port), 0.5):
             return
         time.sleep(0.02)
-    raise RuntimeError(f"coturn does not answer:\n{server.log}")
+    raise RuntimeError(f"coturn does not respond:\n{server.log}")

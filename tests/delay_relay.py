@@ -1,7 +1,7 @@
-"""Forwards UDP late: ``python -m tests.delay_relay 10.77.0.1:51000 10.77.0.1:50000 50 10``.
+"""Forwards UDP with a delay: ``python -m tests.delay_relay 10.77.0.1:51000 10.77.0.1:50000 50 10``.
 
-What comes to the first address goes on to the second, and its answers back, each 50 ms later and up to 10 ms more by
-chance, in order. Each sender has a socket of its own, as behind a NAT.
+Packets to the first address are forwarded to the second, and its replies back, in order and with a delay of 50 ms and
+up to 10 ms of random jitter. Each sender gets its own socket, as behind a NAT.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Address = tuple[str, int]
 
 
 class DelayLine:
-    """Calls what it is given later, in the order in which it was given."""
+    """Delays calls and keeps their order."""
 
     def __init__(self, delay_s: float, jitter_s: float) -> None:
         self._delay_s = delay_s
@@ -31,7 +31,7 @@ class DelayLine:
 
 
 class Outside(asyncio.DatagramProtocol):
-    """Where senders send to."""
+    """The socket that senders send to."""
 
     def __init__(self, target: Address, delay_s: float, jitter_s: float) -> None:
         self._target = target
@@ -63,7 +63,7 @@ class Outside(asyncio.DatagramProtocol):
 
 
 class Inside(asyncio.DatagramProtocol):
-    """Stands for one sender."""
+    """The socket that stands for one sender at the target."""
 
     def __init__(self, outside: Outside, sender: Address) -> None:
         self._outside = outside

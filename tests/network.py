@@ -1,4 +1,4 @@
-"""A network of our own that can be made bad: two namespaces, a wire between them, and faults on it.
+"""A network that can be impaired: two namespaces, a link between them, and faults on it.
 
 ``netem`` is not in every kernel, so loss comes from iptables, a bottleneck from a token bucket, delay and jitter from
 ``tests.delay_relay``. Namespaces need root.
@@ -25,24 +25,28 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class End:
-    """One end of the wire: a namespace with one address."""
+    """One end of the link: a namespace with one address."""
 
     name: str
     address: str
     device: str
 
     def command(self, *command: str) -> list[str]:
-        """``command`` as it is run in this namespace."""
+        """The command that runs ``command`` in this namespace."""
         return ["ip", "netns", "exec", self.name, *command]
 
     def run(self, *command: str) -> None:
-        """Run ``command`` here. Errors: ``RuntimeError`` with what it said."""
+        """Run ``command`` in this namespace.
+
+        Raises:
+            RuntimeError: it failed; has its output.
+        """
         _run(*self.command(*command))
 
 
 @dataclass(frozen=True)
 class Network:
-    """Made by :func:`network`. Faults hold until they are taken back or the network is torn down."""
+    """Made by :func:`network`. Faults last until their context exits or the network is removed."""
 
     server: End
     client: End
@@ -53,19 +57,19 @@ class Network:
 
     @contextlib.contextmanager
     def loss(self, probability: float) -> Iterator[None]:
-        """Each UDP packet, in both directions, is lost with this probability."""
+        """Drop each UDP packet, in both directions, with this probability."""
         with self._dropping("-p", "udp", "-m", "statistic", "--mode", "random", "--probability", str(probability)):
             yield
 
     @contextlib.contextmanager
     def without_udp(self) -> Iterator[None]:
-        """As behind a firewall that lets only TCP through."""
+        """Drop all UDP packets, as a firewall does."""
         with self._dropping("-p", "udp"):
             yield
 
     @contextlib.contextmanager
     def blackout(self) -> Iterator[None]:
-        """Nothing passes, in either direction."""
+        """Drop all packets, in both directions."""
         with self._dropping():
             yield
 
@@ -85,13 +89,13 @@ class Network:
     @contextlib.contextmanager
     def limit(self, kbit: int, queue_ms: int) -> Iterator[None]:
         """A bottleneck towards the client, of ``kbit`` kb/s, with a queue that holds ``queue_ms`` of it."""
-        place = ["dev", self.server.device, "root"]
+        root = ["dev", self.server.device, "root"]
         bucket = ["tbf", "rate", f"{kbit}kbit", "burst", "4kb", "latency", f"{queue_ms}ms"]
-        self.server.run("tc", "qdisc", "add", *place, *bucket)
+        self.server.run("tc", "qdisc", "add", *root, *bucket)
         try:
             yield
         finally:
-            self.server.run("tc", "qdisc", "delete", *place)
+            self.server.run("tc", "qdisc", "delete", *root)
 
     @contextlib.contextmanager
     def _dropping(self, *match: str) -> Iterator[None]:
@@ -105,7 +109,7 @@ class Network:
 
 @contextlib.contextmanager
 def network() -> Iterator[Network]:
-    """Two connected namespaces; all of it, with the processes inside, is gone afterwards."""
+    """Two connected namespaces; removed afterwards, with the processes inside."""
     _check_possible()
     _remove_leftovers()
     name = f"rt{os.getpid()}x{next(_numbers)}"
@@ -126,20 +130,20 @@ def network() -> Iterator[Network]:
 
 
 def _check_possible() -> None:
-    """Skips the test where namespaces cannot be had; in CI, root without the tools is a failure."""
+    """Skip the test where namespaces are not available; in CI, root without the tools is a failure."""
     if os.geteuid() != 0:
-        pytest.skip("network namespaces need root: no bad network is tested")
+        pytest.skip("network namespaces need root: network faults are not tested")
     missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
     if not missing:
         return
-    reason = f"there is no {', '.join(missing)} (apt install iproute2 iptables)"
+    reason = f"{', '.join(missing)} not found (apt install iproute2 iptables)"
     if os.environ.get("CI"):
-        pytest.fail(f"{reason}, and in CI bad networks must be tested")
-    pytest.skip(f"{reason}: no bad network is tested")
+        pytest.fail(f"{reason}, and network faults must be tested in CI")
+    pytest.skip(f"{reason}: network faults are not tested")
 
 
 def _remove_leftovers() -> None:
-    """Of test runs that were killed."""
+    """Remove the namespaces of test runs that were killed."""
     for path in Path("/run/netns").glob("rt*x*"):
         found = re.fullmatch(r"rt(\d+)x\d+[sc]", path.name)
         if found and not Path("/proc", found[1]).exists():
@@ -147,7 +151,7 @@ def _remove_leftovers() -> None:
 
 
 def _remove(name: str) -> None:
-    """The wire goes with its namespace, and that when its last process has gone."""
+    """Kill the processes of a namespace and delete it, which also removes its end of the link."""
     pids = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, timeout=_TIMEOUT_S)
     for pid in pids.stdout.split():
         with contextlib.suppress(ProcessLookupError):
@@ -156,6 +160,6 @@ def _remove(name: str) -> None:
 
 
 def _run(*command: str) -> None:
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S)
-    if ended.returncode != 0:
-        raise RuntimeError(f"{' '.join(command)} failed: {ended.stderr.strip()}")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)} failed: {done.stderr.strip()}")

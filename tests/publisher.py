@@ -1,4 +1,4 @@
-"""A client that sends video, as OBS or a page would: what its pictures are, a test says."""
+"""A client that publishes video, as OBS or a page does. The test paints its pictures."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class PaintedTrack(MediaStreamTrack):
         self.sent = 0
         self._paint = paint
         self._period_s = 1 / fps
-        self._begun_s: float | None = None
+        self._started_s: float | None = None
 
     async def recv(self) -> av.VideoFrame:
-        begun_s = self._begun_s = self._begun_s if self._begun_s is not None else time.monotonic()
-        await asyncio.sleep(begun_s + self.sent * self._period_s - time.monotonic())
+        started_s = self._started_s = self._started_s if self._started_s is not None else time.monotonic()
+        await asyncio.sleep(started_s + self.sent * self._period_s - time.monotonic())
         frame = av.VideoFrame.from_ndarray(self._paint(self.sent), format="rgb24")
         frame.pts = round(self.sent * self._period_s * _CLOCK_HZ)
         frame.time_base = fractions.Fraction(1, _CLOCK_HZ)
@@ -40,7 +40,7 @@ class PaintedTrack(MediaStreamTrack):
 
 
 class Publisher:
-    """Offers one video, and audio beside it if asked to. Async context manager."""
+    """Publishes one video track, and an audio track if ``audio`` is set. Async context manager."""
 
     def __init__(self, paint: Paint, *, codec: str = "VP8", fps: float = 30.0, audio: bool = False) -> None:
         self.track = PaintedTrack(paint, fps)
@@ -68,7 +68,7 @@ class Publisher:
         await self.connection.setRemoteDescription(RTCSessionDescription(answer, "answer"))
 
     async def vanish(self) -> None:
-        """Fall silent without a word: nothing is sent any more, and nothing is answered."""
+        """Stop sending and replying without closing the connection."""
         ice = self.sender.transport.transport._connection
         ice.send_stun = lambda *_: None
 

@@ -1,4 +1,4 @@
-"""A serve loop that moves one round at a time, and engines whose chunks say what they were made from."""
+"""A serve loop that runs one round at a time, and engines whose chunks hold what they were made from."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ TIMEOUT_S = 60.0
 
 
 class BatonClock:
-    """A clock that stops the loop's thread at each wait until the test lets it go on; only one of the two runs.
+    """A clock that blocks the loop's thread at each wait until the test resumes it, so that only one of the two runs.
 
-    Time stands still except that a wait which nobody interrupts ends at its moment, and when a test moves it.
+    Time advances only when a wait ends without an interruption, to its deadline, and when a test moves it.
     """
 
     def __init__(self) -> None:
@@ -54,8 +54,8 @@ class BatonClock:
         self.waits.append(until_ns)
         self._parked.release()
         self._resume.acquire()
-        rung = wakeup.wait(0)
-        if not rung and until_ns is not None:
+        is_set = wakeup.wait(0)
+        if not is_set and until_ns is not None:
             self.now = max(self.now, until_ns)
 
     def yield_now(self) -> None:
@@ -66,14 +66,14 @@ class BatonClock:
 
     def until_parked(self) -> None:
         if not self._parked.acquire(timeout=TIMEOUT_S):
-            raise TimeoutError("the serve loop hangs: it neither waits nor ends")
+            raise TimeoutError("the serve loop neither waits nor ends")
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         self._resume.release()
 
 
 class Served:
-    """A serve loop on its thread; :meth:`pump` lets it apply the inbox, tick once and go to sleep again."""
+    """A serve loop on its thread; :meth:`pump` lets it apply the inbox, tick once and wait again."""
 
     def __init__(self, engine: Any, *, maxsize: int = 0, start: bool = True, **options: Any) -> None:
         self.engine = engine
@@ -111,7 +111,7 @@ class Served:
     def pump(self, rounds: int = 1) -> None:
         for _ in range(rounds):
             assert not self.ended, f"the serve loop has ended: {self.error!r}"
-            self.clock.go_on()
+            self.clock.resume()
             self.clock.until_parked()
         for sink in self.sinks.values():
             sink.drain()
@@ -124,7 +124,7 @@ class Served:
     def stop(self) -> None:
         if not self.ended:
             self.loop.request_stop()
-            self.clock.go_on()
+            self.clock.resume()
             self.clock.until_parked()
         self._thread.join(TIMEOUT_S)
         for sink in self.sinks.values():

@@ -30,8 +30,8 @@ def asked_for() -> dict[str, set[str]]:
 
 async def served() -> set[str]:
     async with in_process() as running:
-        place = await running.take()
-        assert place.id
+        owned = await running.create()
+        assert owned.id
         text = (await running.client.get("/metrics")).text
     return set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from realtime_engine.integrations.dream.inference import Astray, Chunks, Dreamer, Pictures, State
+from realtime_engine.integrations.dream.inference import Chunks, Dreamer, NoiseSettings, Pictures, State
 from realtime_engine.integrations.dream.level import CONTROLS
 from realtime_engine.integrations.dream.weights import Weights
 
@@ -48,13 +48,13 @@ def profile_parts(weights: Weights, rows: int, chunks: int) -> Profile:
     state, codes = maker.at_rest(rows), torch.zeros(rows, maker.code)
     state.places[:, :2] = 4.5
     controls = np.full((rows, CONTROLS), 0.3, np.float32)
-    astray = Astray(np.zeros(rows, np.int64), np.zeros(rows, np.int64), np.zeros(rows, np.float32))
+    astray = NoiseSettings(np.zeros(rows, np.int64), np.zeros(rows, np.int64), np.zeros(rows, np.float32))
     pictures = {row: np.empty(_SHAPE, np.uint8) for row in range(rows)}
 
     def make(state: State) -> State:
-        state, latents = maker.walk(state, codes, controls, astray)
+        state, latents = maker.advance(state, codes, controls, astray)
         with record_function("show"):
-            maker.show(latents, pictures)
+            maker.decode(latents, pictures)
         return state
 
     with torch.inference_mode():

@@ -74,7 +74,7 @@ class Flowing:
         self._reached = asyncio.Event()
         for name in self._next:
             self._pipeline.create_session(name)
-            self._pipeline.set_control(name, "wish", {})
+            self._pipeline.set_control(name, "theme_request", {})
             self._pipeline.set_control(name, "motion", WALK)
 
     def run(self, seconds: float) -> Flow:

@@ -109,8 +109,8 @@ def test_info_need_not_build_the_model(capsys: pytest.CaptureFixture[str], tmp_p
         (["serve", "nowhere.py:demo"], "no file 'nowhere.py'"),
         (["serve", "maze", "--prot", "1"], "--prot"),
         (["serve", "maze", "--port", "many"], "--port"),
-        (["serve", "maze", "--port", "65536"], "port must be a number from 0 to 65535, got 65536"),
-        (["serve", "maze", "--host", "0.0.0.0"], "set a token (--token) that clients must show, or set open (--open)"),
+        (["serve", "maze", "--port", "65536"], "port must be an integer from 0 to 65535, got 65536"),
+        (["serve", "maze", "--host", "0.0.0.0"], "set a token (--token) that clients must send, or set open (--open)"),
         (["serve", "maze", "--ice-server", "http://example.org"], "http://example.org"),
         (["serve", "maze", "--ice-server", "turn:example.org,me"], "URL,USER,PASSWORD"),
         (

@@ -75,8 +75,8 @@ def test_every_field_of_the_configuration_has_a_flag_with_a_text() -> None:
 
 def test_host_and_port_have_texts_of_their_own() -> None:
     texts = {parameter.name: parameter.default.help for parameter in config_parameters()}
-    assert texts["host"] == "Address to listen on; 0.0.0.0 is every one of this machine. Default: 127.0.0.1."
-    assert texts["port"] == "Port to listen on; 0 lets the system choose. Default: 8000."
+    assert texts["host"] == "Address to listen on; 0.0.0.0 listens on all interfaces. Default: 127.0.0.1."
+    assert texts["port"] == "Port to listen on; 0 picks a free one. Default: 8000."
 
 
 def test_defaults_of_the_server_and_of_a_demo_are_shown_alike() -> None:

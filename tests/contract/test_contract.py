@@ -110,14 +110,14 @@ def test_attach_at_capacity_raises_and_changes_nothing(full: Any) -> None:
 def test_detach_is_idempotent_and_makes_room(full: Any) -> None:
     for _ in range(3):
         full.detach("b")
-    full.detach("nobody")
+    full.detach("unknown")
     assert full.active_sessions == 2
     full.attach(SessionInit("d", {"seed": 9}))
     came = _run(full, 2, "a", "b", "c", "d")
     assert {name: len(chunks) for name, chunks in came.items()} == {"a": 2, "b": 0, "c": 2, "d": 2}
 
 
-def test_a_hundred_lives_in_one_place(make: Maker) -> None:
+def test_a_hundred_sessions_in_one_row(make: Maker) -> None:
     engine: Any = make(1)
     for life in range(100):
         engine.attach(SessionInit(f"s{life}", {"seed": life}))
@@ -151,7 +151,7 @@ def test_results_come_in_row_order_whatever_the_order_of_due(full: Any) -> None:
     assert orders == [["a", "b", "c"]] * 3
 
 
-def test_the_lowest_free_place_is_taken_first(full: Any) -> None:
+def test_the_lowest_free_row_is_used_first(full: Any) -> None:
     full.detach("a")
     full.detach("b")
     full.attach(SessionInit("x", {}))
@@ -172,7 +172,7 @@ def test_step_ms_is_in_the_statistics(full: Any) -> None:
     assert all(result.stats["step_ms"] >= 0.0 for result in results)
 
 
-def test_step_with_nobody_attached(make: Maker) -> None:
+def test_step_without_sessions(make: Maker) -> None:
     engine = make(2)
     assert engine.step({}) == []
     assert engine.step({"ghost": {}}) == []
@@ -188,7 +188,7 @@ def test_what_the_caller_passed_is_not_changed(full: Any) -> None:
 
 def test_finalize_takes_any_ids(full: Any) -> None:
     full.finalize([])
-    full.finalize(["a", "nobody"])
+    full.finalize(["a", "unknown"])
 
 
 @pytest.mark.parametrize("options", COMPOSED_OPTIONS.values(), ids=COMPOSED_OPTIONS.keys())
@@ -261,7 +261,7 @@ def test_the_same_messages_in_one_round_have_the_same_answers(make: Maker) -> No
         ]
 
 
-def test_an_action_that_is_taken_has_no_answer(make: Maker) -> None:
+def test_an_applied_action_has_no_answer(make: Maker) -> None:
     with Served(make(1)) as served:
         served.do(Attach("a"))
         served.do(*[Action("a", {"move": number}) for number in range(20)])

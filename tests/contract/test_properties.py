@@ -73,7 +73,7 @@ class Expected:
     states: dict[int, list[int | None]] = field(
         default_factory=lambda: defaultdict(list)
     )  # by epoch, in force at steps
-    faulted: bool = False  # failures were ordered for it: it may be told so, and may end
+    faulted: bool = False  # failures were ordered for it: it may get Failed, and may end
 
     def begin_epoch(self, context: dict[str, Any]) -> None:
         self.epoch += 1
@@ -280,7 +280,7 @@ class Run:
                 session.attached = False
 
     def settle(self) -> None:
-        """Resume everybody: what was said last is in force, and every edge has come."""
+        """Resume all sessions: the newest conditioning is in effect, and every edge has arrived."""
         self.round([("active", session_id, True) for session_id in IDS], pumps=10)
         for session_id, session in self.contract.sessions.items():
             if session.attached and not session.faulted:

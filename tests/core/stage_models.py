@@ -1,4 +1,4 @@
-"""A stage model that remembers what was done to it, for the tests of the batched engine."""
+"""A stage model that records its calls, for the tests of the batched engine."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _sessions(batch: StageBatch) -> list[str]:
 
 
 class Gate:
-    """Holds whoever comes until it is opened, and tells that somebody is there."""
+    """Blocks each caller until it is opened; ``reached`` is set once there is one."""
 
     def __init__(self, concerns: str | None = None) -> None:
         self._concerns = concerns
@@ -119,10 +119,10 @@ class Gate:
     def __call__(self, batch: StageBatch) -> None:
         if self._concerns is None or self._concerns in batch.due:
             self.reached.set()
-            assert self.opened.wait(WAIT_S), "nobody opened the gate"
+            assert self.opened.wait(WAIT_S), "the gate was not opened"
 
     def wait_until_reached(self) -> None:
-        assert self.reached.wait(WAIT_S), "nobody came to the gate"
+        assert self.reached.wait(WAIT_S), "no call reached the gate"
 
 
 class FailFor:

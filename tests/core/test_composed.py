@@ -144,7 +144,7 @@ class TestAdmission:
     def test_detach_is_idempotent_and_unknown_ids_do_nothing(self, mode):
         model = RecordingModel()
         engine = build(mode, model)
-        engine.detach("nobody")
+        engine.detach("unknown")
         attach(engine, "a")
         engine.detach("a")
         engine.detach("a")
@@ -292,9 +292,9 @@ class TestStep:
     @every_mode
     def test_unknown_ids_are_ignored(self, mode):
         engine = build(mode)
-        assert step(engine, nobody={}) == {}
+        assert step(engine, unknown={}) == {}
         attach(engine, "a")
-        assert set({**step(engine, nobody={}, a={}), **step(engine)}) == {"a"}
+        assert set({**step(engine, unknown={}, a={}), **step(engine)}) == {"a"}
 
     @every_mode
     def test_residents_that_are_not_due_stay_where_they_are(self, mode):
@@ -325,7 +325,7 @@ class TestStep:
         engine.step({"a": mine})
         assert mine == {"n": 1}
 
-    def test_no_stage_runs_for_nobody(self):
+    def test_no_stage_runs_without_rows(self):
         model = RecordingModel()
         engine = build(model=model)
         step(engine)
@@ -333,7 +333,7 @@ class TestStep:
         step(engine)
         assert [hook for hook, _ in model.log] == ["seed"]
 
-    def test_outputs_for_sessions_that_take_no_part_are_thrown_away(self):
+    def test_outputs_for_sessions_that_take_no_part_are_discarded(self):
         model = RecordingModel()
         model.before["hot"] = lambda batch: batch.outputs.update(b="stray", ghost="stray")
         engine = build(model=model)
@@ -348,7 +348,7 @@ class TestStep:
         assert step(engine, a={}, b={}) == {"a": 1}
 
     def test_finalize_does_nothing(self):
-        build().finalize(["a", "nobody"])
+        build().finalize(["a", "unknown"])
 
     def test_several_stages_of_one_lane_run_in_their_order(self):
         class TwoHot(RecordingModel):
@@ -545,7 +545,7 @@ class TestSeeding:
 
         def ready(pending) -> bool:
             if fail:
-                raise ValueError("cannot tell")
+                raise ValueError("not comparable")
             return True
 
         engine = build(model=RecordingModel(seed_ready=ready))
@@ -634,7 +634,7 @@ class TestHeavyChanges:
         assert model.calls("encode") == [["a"]]
 
     @pytest.mark.parametrize("result", ["raises", [True, False], np.array([True, False])])
-    def test_values_that_do_not_compare_to_a_boolean_are_encoded_and_hurt_nobody(self, result):
+    def test_values_that_do_not_compare_to_a_boolean_are_encoded_and_fail_no_session(self, result):
         class Odd:
             def __eq__(self, other):
                 if isinstance(result, str):
@@ -796,8 +796,8 @@ class TestSlowEncode:
                 assert not {result.session_id for result in failed.results} & failed.failures.keys()
             let_encodes_end(engine)
 
-    def test_an_encode_that_always_fails_is_not_tried_for_ever(self):
-        """The loop ends a session after ten failures in a row: chunks in between must not start that count anew."""
+    def test_an_encode_that_always_fails_ends_its_session(self):
+        """The loop ends a session after ten failures in a row: chunks in between must not reset that count."""
         model = RecordingModel()
         model.before["encode"] = FailFor("a", ValueError("bad prompt"), times=10_000)
         engine = build("threaded", model)
@@ -923,7 +923,7 @@ class TestDebounce:
         ended.release()
         assert made >= 0.8 * 600
 
-    def test_once_the_value_rests_the_newest_is_encoded(self):
+    def test_once_the_value_is_stable_the_newest_is_encoded(self):
         model = RecordingModel()
         engine = build(model=model)
         attach(engine, "a", prompt="x")
@@ -942,7 +942,7 @@ class TestDebounce:
                 step(engine, a={"prompt": str(n)})
             assert model.prompts[0] == str(n)
 
-    def test_keep_running_loses_no_chunk_and_runs_on_the_old_value_meanwhile(self):
+    def test_keep_running_loses_no_chunk_and_uses_the_old_value_during_the_encode(self):
         model, gate = RecordingModel(heavy_policy=lambda: "keep_running"), Gate()
         model.before["encode"] = gate
         engine = build("threaded", model)
@@ -1084,7 +1084,7 @@ class TestAppliedHeavyValue:
 
 class TestStageFailures:
     @every_mode
-    def test_when_hot_fails_nobody_has_advanced(self, mode):
+    def test_when_hot_fails_no_session_has_advanced(self, mode):
         model = RecordingModel()
         engine = build(mode, model)
         attach(engine, "a", "b")
@@ -1144,7 +1144,7 @@ class TestStageFailures:
             assert ages == list(range(1, len(ages) + 1)) and len(ages) >= 3
 
     @every_mode
-    def test_a_deferred_failure_that_does_not_come_back_costs_nobody_a_chunk(self, mode):
+    def test_a_deferred_failure_that_does_not_recur_costs_no_chunk(self, mode):
         model = RecordingModel()
         engine = build(mode, model)
         attach(engine, "a", "b")
@@ -1185,7 +1185,7 @@ class TestStageFailures:
         assert model.prompts[0] == "y"
 
     @every_mode
-    def test_held_events_survive_a_failed_step(self, mode):
+    def test_deferred_events_survive_a_failed_step(self, mode):
         model = RecordingModel()
         engine = build(mode, model)
         attach(engine, "a", prompt="x")
@@ -1229,7 +1229,7 @@ class TestStageFailures:
         assert step(engine, a={}, b={})["a"].conditioning["events"] == ("press",)
 
     @every_mode
-    def test_even_an_exit_leaves_the_engine_usable(self, mode):
+    def test_system_exit_leaves_the_engine_usable(self, mode):
         model = RecordingModel()
         engine = build(mode, model)
         attach(engine, "a")
@@ -1303,8 +1303,8 @@ OPERATIONS = st.lists(
 
 
 @given(OPERATIONS, st.sampled_from(list(MODES)))
-def test_whatever_happens_each_session_gets_its_chunks_in_order_and_none_of_another_life(operations, mode):
-    """Ages of what comes out count from 0 without a gap in every life of a session, whoever comes, goes and fails."""
+def test_each_session_gets_its_chunks_in_order_and_none_of_an_earlier_life(operations, mode):
+    """Ages count from 0 without a gap in each life of a session, whatever is attached, detached or fails."""
     model = RecordingModel(2)
     engine = build(mode, model)
     next_age: dict[str, int] = {}

@@ -95,8 +95,8 @@ def test_a_step_failure_can_be_pickled_and_copied():
 
 def test_describe_gives_what_can_be_sent():
     assert describe(ValueError("half a pair: \ud800")) == r"ValueError: half a pair: \ud800"
-    told = describe(ValueError("x" * 10_000_000))
-    assert told.startswith("ValueError: xxx") and told.endswith("x...") and len(told) < 5000
+    shown_text = describe(ValueError("x" * 10_000_000))
+    assert shown_text.startswith("ValueError: xxx") and shown_text.endswith("x...") and len(shown_text) < 5000
 
 
 class Mute:
@@ -127,8 +127,8 @@ def nested(depth):
     ids=lambda value: type(value).__name__,
 )
 def test_brief_shows_any_value_in_a_few_characters(value, shown):
-    told = brief(value)
-    assert 0 < len(told) < 100 and shown in (None, told)
+    shown_text = brief(value)
+    assert 0 < len(shown_text) < 100 and shown in (None, shown_text)
 
 
 def test_a_result_is_passed_on():
@@ -137,7 +137,7 @@ def test_a_result_is_passed_on():
 
 def test_an_async_hook_is_named():
     async def seed() -> None:
-        """Nobody awaits it."""
+        """Never awaited."""
 
     with pytest.raises(EngineContractError, match="seed must be a plain function, not async def"):
         call_hook(seed)
@@ -145,12 +145,12 @@ def test_an_async_hook_is_named():
 
 class AsyncSeed(CpuStageModel):
     async def seed(self, rows) -> None:
-        """Nobody awaits it."""
+        """Never awaited."""
 
 
 class AsyncDetach(CpuStageModel):
     async def detach(self, row, session_id) -> None:
-        """Nobody awaits it."""
+        """Never awaited."""
 
 
 class AsyncStage(CpuStageModel):
@@ -159,7 +159,7 @@ class AsyncStage(CpuStageModel):
             lane = Lane.HOT
 
             async def __call__(self, batch) -> None:
-                """Nobody awaits it."""
+                """Never awaited."""
 
         return [Hot()]
 

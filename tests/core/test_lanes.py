@@ -38,7 +38,7 @@ class TestInline:
         assert completion.done()
         completion.wait()
 
-    def test_what_work_raises_comes_out_of_submit(self):
+    def test_submit_raises_what_the_work_raises(self):
         with pytest.raises(ZeroDivisionError):
             InlineLane().submit(lambda: 1 / 0)
 
@@ -48,7 +48,7 @@ class TestInline:
 
 
 class TestLate:
-    def test_work_runs_in_order_when_somebody_waits_for_it(self):
+    def test_work_runs_in_order_when_it_is_waited_for(self):
         lane, ran = LateLane(), []
         first, second, third = (lane.submit(lambda n=n: ran.append(n)) for n in range(3))
         assert ran == [] and not first.done()
@@ -59,7 +59,7 @@ class TestLate:
         second.wait()
         assert ran == [0, 1, 2]
 
-    def test_what_work_raises_comes_out_of_its_own_wait_each_time(self):
+    def test_each_wait_raises_what_its_own_work_raised(self):
         lane = LateLane()
         bad, good = lane.submit(lambda: 1 / 0), lane.submit(lambda: None)
         lane.sync()
@@ -68,7 +68,7 @@ class TestLate:
                 bad.wait()
         good.wait()
 
-    def test_what_comes_after_it_on_another_lane_runs_it_first(self):
+    def test_work_that_follows_it_on_another_lane_runs_it_first(self):
         lanes, ran = late_lanes(), []
         decoded = lanes.deferred.submit(lambda: ran.append("deferred"))
         lanes.hot.submit(lambda: ran.append("hot"))
@@ -93,7 +93,7 @@ class TestThread:
         completion.wait()
         assert completion.done()
 
-    def test_what_work_raises_comes_out_of_wait_and_not_out_of_sync(self):
+    def test_wait_raises_what_the_work_raised_and_sync_does_not(self):
         lane = ThreadLane("test")
         completion = lane.submit(lambda: 1 / 0)
         lane.sync()
@@ -107,7 +107,7 @@ class TestThread:
         lane.submit(lambda: ran.append(1)).wait()
         assert ran == [1]
 
-    def test_work_starts_after_what_it_is_to_follow(self):
+    def test_work_starts_after_its_predecessor(self):
         first, second, gate, ran = ThreadLane("first"), ThreadLane("second"), threading.Event(), []
         before = first.submit(lambda: (gate.wait(WAIT_S), ran.append("first")))
         after = second.submit(lambda: ran.append("second"), after=(before,))
@@ -116,7 +116,7 @@ class TestThread:
         after.wait()
         assert ran == ["first", "second"]
 
-    def test_work_starts_even_if_what_it_follows_failed(self):
+    def test_work_starts_even_if_its_predecessor_failed(self):
         first, second, ran = ThreadLane("first"), ThreadLane("second"), []
         second.submit(lambda: ran.append(1), after=(first.submit(lambda: 1 / 0),)).wait()
         assert ran == [1]
@@ -204,7 +204,7 @@ def attach(engine: ComposedEngine, *names: str, **context) -> None:
 
 
 class TestCuda:
-    def test_a_device_and_a_deferred_stage_make_a_pipeline_unless_told_otherwise(self, torch):
+    def test_a_device_and_a_deferred_stage_make_a_pipeline_by_default(self, torch):
         assert ComposedEngine(RecordingModel()).pipelined
         assert not ComposedEngine(RecordingModel(), pipeline=False).pipelined
         assert not ComposedEngine(RecordingModel(lanes=(Lane.HOT,))).pipelined
@@ -372,7 +372,7 @@ class TestCuda:
         with pytest.raises(ValueError, match="hot"):
             engine.step({"a": {}})
 
-    def test_with_threads_an_encode_that_waits_on_the_host_holds_up_nobody_else(self, torch):
+    def test_with_threads_an_encode_that_waits_on_the_host_delays_no_other_lane(self, torch):
         model = MarkedModel(torch)
         engine = ComposedEngine(model, pipeline=False, lanes="thread")
         attach(engine, "a", "b", prompt="x")

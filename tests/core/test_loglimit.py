@@ -18,7 +18,7 @@ def limiter(clock: ManualClock) -> LogLimiter:
     return LogLimiter(logging.getLogger("test.loglimit"), clock)
 
 
-def test_the_first_error_is_logged_with_whose_it_is_and_its_traceback(limiter, caplog):
+def test_the_first_error_is_logged_with_its_session_and_traceback(limiter, caplog):
     error = ValueError("bad")
     limiter.error("step failed", error, "alice")
     (record,) = caplog.records
@@ -48,7 +48,7 @@ def test_the_same_cause_in_many_texts_is_one_cause(limiter, caplog):
     assert len(caplog.records) == 1
 
 
-def test_flush_reports_what_was_held_back_once(limiter, caplog):
+def test_flush_reports_suppressed_errors_once(limiter, caplog):
     for _ in range(5):
         limiter.error("step failed", ValueError())
     limiter.flush()
@@ -71,7 +71,7 @@ def test_an_error_whose_text_raises_is_logged_all_the_same(limiter, caplog):
     assert "Unprintable" in caplog.records[0].getMessage()
 
 
-def test_a_filter_that_raises_ends_nothing(caplog):
+def test_a_log_filter_that_raises_is_contained(caplog):
     logger = logging.getLogger("test.loglimit.filtered")
 
     def refuse(record: logging.LogRecord) -> bool:

@@ -6,7 +6,7 @@ import threading
 from realtime_engine import Chunk, Outbox, ServeMonitor, ServeSnapshot
 
 
-def test_a_snapshot_has_what_was_promised():
+def test_a_snapshot_has_every_counter():
     names = {field.name for field in dataclasses.fields(ServeSnapshot)}
     promised = {"ticks", "overruns", "steps", "chunks", "dropped", "rejected", "failed", "step", "input_to_step"}
     assert promised <= names

@@ -89,7 +89,7 @@ class TestInboxChecks:
     @pytest.mark.parametrize(
         "given", [None, "attach", {"session_id": "a"}, ("a", {}), Attach, Attached("a"), chunk("a")]
     )
-    def test_what_is_no_message_is_refused(self, given):
+    def test_an_object_that_is_no_message_is_refused(self, given):
         inbox = Inbox()
         with pytest.raises(TypeError, match="Attach, Detach, Reset, Action or SetActive"):
             inbox.put_nowait(given)
@@ -239,7 +239,7 @@ class TestInboxListening:
         assert not missed, f"{len(missed)} listeners were forgotten"
         assert inbox._listeners == (), "listeners that have left are still called"
 
-    async def test_wait_returns_at_once_when_something_is_there(self):
+    async def test_wait_returns_at_once_when_a_message_is_queued(self):
         inbox = Inbox()
         inbox.put_nowait(Attach("a"))
         await soon(inbox.wait())
@@ -259,7 +259,7 @@ class TestInboxListening:
         assert waiter.cancelled()
         assert inbox._listeners == ()
 
-    def test_a_wait_on_a_loop_that_was_closed_does_not_hurt_the_sender(self):
+    def test_a_wait_on_a_loop_that_was_closed_does_not_raise_in_the_sender(self):
         inbox = Inbox()
         orphan = orphaned(inbox.wait)
         inbox.put_nowait(Attach("a"))
@@ -274,7 +274,7 @@ class TestOutboxGet:
             Outbox(maxsize=given)
 
     @pytest.mark.parametrize("given", [None, 1, Attach("a"), "chunk"])
-    def test_what_is_neither_chunk_nor_event_is_refused(self, given):
+    def test_an_item_that_is_neither_chunk_nor_event_is_refused(self, given):
         with pytest.raises(TypeError):
             Outbox().put_nowait(given)
 
@@ -286,7 +286,7 @@ class TestOutboxGet:
         assert await outbox.get() is second
         assert outbox.empty()
 
-    def test_get_nowait_says_when_there_is_nothing(self):
+    def test_get_nowait_raises_when_empty(self):
         outbox = Outbox()
         outbox.put_nowait(Attached("a"))
         with pytest.raises(asyncio.QueueEmpty):
@@ -394,14 +394,14 @@ class TestOutboxBounds:
 
 
 class TestOutboxMemory:
-    def test_sessions_that_ended_unclaimed_are_forgotten_in_the_end(self):
+    def test_unclaimed_sessions_that_ended_are_bounded(self):
         outbox = Outbox()
         for n in range(5000):
             outbox.put_many([Attached(f"s{n}", epoch=1), Detached(f"s{n}", epoch=1)])
         assert outbox.statistics().sessions <= 1024
         assert [type(item) for item in drain(outbox.session("s4999"))] == [Attached, Detached]
 
-    def test_ids_that_were_only_ever_rejected_are_forgotten_in_the_end(self):
+    def test_ids_that_were_only_rejected_are_bounded(self):
         outbox = Outbox()
         for n in range(5000):
             outbox.put_nowait(Rejected(f"s{n}", "full"))
@@ -423,35 +423,35 @@ class TestOutboxMemory:
                 drain(reader)
         assert outbox.statistics().sessions == 0
 
-    def test_claims_of_sessions_that_never_came_leave_nothing_behind(self):
+    def test_claims_of_sessions_that_were_never_attached_leave_nothing_behind(self):
         outbox = Outbox()
         for n in range(3000):
             outbox.session(f"s{n}").close()
         assert outbox.statistics().sessions == 0
 
-    def test_sessions_whose_chunks_get_takes_are_forgotten_in_the_end(self):
+    def test_ended_sessions_that_get_has_read_are_bounded(self):
         outbox = Outbox()
         for n in range(3000):
             outbox.put_many([Attached(f"s{n}", epoch=1), chunk(f"s{n}"), Detached(f"s{n}", epoch=1)])
             assert outbox.get_nowait().session_id == f"s{n}"
         assert outbox.statistics().sessions <= 1024
 
-    def test_events_of_a_session_that_nobody_claims_are_bounded(self):
+    def test_events_of_an_unclaimed_session_are_bounded(self):
         outbox = Outbox()
         outbox.put_nowait(Attached("a", epoch=1))
         for n in range(12_000):
             outbox.put_nowait(ActiveChanged("a", bool(n % 2), epoch=1))
         assert len(drain(outbox.session("a"))) == 10_000
 
-    def test_events_that_get_went_past_are_bounded(self):
+    def test_events_that_get_has_skipped_are_bounded(self):
         outbox = Outbox()
         for n in range(12_000):
             outbox.put_many([ActiveChanged("a", bool(n % 2), epoch=1), chunk("a", n)])
             outbox.get_nowait()
         assert len(drain(outbox.session("a"))) <= 10_001
 
-    def test_sessions_that_ended_with_chunks_that_nobody_reads_are_bounded(self):
-        """A reader that leaves early (a closed tab) leaves chunks behind; with no get() they would stay for good."""
+    def test_ended_sessions_with_unread_chunks_are_bounded(self):
+        """A reader that leaves early (a closed tab) leaves chunks behind; without get() they would stay."""
         outbox = Outbox(maxsize=2)
         for n in range(5000):
             with outbox.session(f"s{n}"):
@@ -476,7 +476,7 @@ class TestClaims:
         outbox.put_many(sent)
         assert drain(reader) == sent
 
-    def test_a_claim_after_the_attach_gets_what_is_unread_and_the_events_that_get_went_past(self):
+    def test_a_claim_after_the_attach_gets_unread_items_and_the_events_that_get_has_skipped(self):
         outbox = Outbox()
         outbox.put_many([Attached("a", epoch=1), chunk("a", 0), ActiveChanged("a", True, epoch=1), chunk("a", 1)])
         assert outbox.get_nowait().seq == 0
@@ -520,7 +520,7 @@ class TestClaims:
         assert sorted(wins) == sorted(f"s{n}" for n in range(200))
         assert len(losses) == 600
 
-    def test_what_a_closed_reader_left_is_gets_again(self):
+    def test_get_serves_what_a_closed_reader_left(self):
         outbox = Outbox()
         reader = outbox.session("a")
         outbox.put_many([Attached("a", epoch=1), chunk("a", 0), chunk("a", 1)])
@@ -593,7 +593,7 @@ class TestClaims:
         outbox.close()
         assert [item async for item in reader] == sent
 
-    async def test_leaving_the_block_gives_the_claim_back(self):
+    async def test_leaving_the_block_releases_the_claim(self):
         outbox = Outbox()
         with outbox.session("a") as reader:
             assert not reader.closed
@@ -621,7 +621,7 @@ class TestWakeUps:
             await asyncio.sleep(0)
         first.cancel()
         got = await soon(asyncio.gather(first, second, return_exceptions=True))
-        assert [item for item in got if isinstance(item, Chunk)], "the chunk woke nobody"
+        assert [item for item in got if isinstance(item, Chunk)], "the chunk woke no reader"
         assert outbox.empty()
 
     @pytest.mark.parametrize("turns", [0, 1])
@@ -869,7 +869,7 @@ class Picture:
     """An output that weak references can watch."""
 
 
-def test_the_chunks_of_departed_readers_are_let_go():
+def test_the_chunks_of_closed_readers_are_released():
     outbox = Outbox(maxsize=2)
     watched = []
     for number in range(3000):
@@ -889,7 +889,7 @@ def test_the_chunks_of_departed_readers_are_let_go():
     assert alive <= 2 * 1024
 
 
-def test_a_session_that_was_claimed_after_its_first_chunk_is_not_gets_any_more():
+def test_get_does_not_serve_a_session_claimed_after_its_first_chunk():
     outbox = Outbox()
     outbox.put_nowait(Chunk("a", 1))
     with outbox.session("a") as reader:

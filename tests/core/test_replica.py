@@ -88,7 +88,7 @@ class TestManifest:
         attach(engine, "a")
         assert (len(factory.children), engine.pooled_children) == (1, 0)
 
-    def test_a_failing_factory_comes_out_and_may_work_the_next_time(self, replicas):
+    def test_an_error_of_the_factory_is_raised_and_the_next_call_may_succeed(self, replicas):
         tries = []
 
         def factory() -> ScriptedEngine:
@@ -145,7 +145,7 @@ class TestPooling:
 
     def test_detach_is_idempotent(self, replicas):
         engine = replicas(Factory(), max_sessions=1)
-        engine.detach("nobody")
+        engine.detach("unknown")
         attach(engine, "a")
         engine.detach("a")
         engine.detach("a")
@@ -191,7 +191,7 @@ class TestFailingAttach:
         attach(engine, "a")
         assert len(factory.children) == 1
 
-    def test_a_child_that_can_be_neither_attached_nor_cleaned_is_let_go(self, replicas):
+    def test_a_child_that_can_be_neither_attached_nor_cleaned_is_discarded(self, replicas):
         factory = Factory()
         engine = replicas(factory, max_sessions=1)
         engine.manifest()
@@ -209,7 +209,7 @@ class TestStep:
         factory = Factory()
         engine = replicas(factory, max_sessions=3)
         attach(engine, "a", "b", "c")
-        engine.step({"c": {"n": 3}, "a": {"n": 1}, "nobody": {}})
+        engine.step({"c": {"n": 3}, "a": {"n": 1}, "unknown": {}})
         assert [child.calls_of("step") for child in factory.children] == [[{"a": {"n": 1}}], [], [{"c": {"n": 3}}]]
 
     def test_results_come_in_the_order_of_attach(self, replicas):
@@ -282,7 +282,7 @@ class TestPipelinedChildren:
         engine = replicas(pipelined_child, max_sessions=2)
         assert engine.manifest().pipeline_depth_chunks == 2
 
-    def test_a_paused_session_brings_out_what_its_child_holds_and_nothing_more(self, replicas):
+    def test_a_paused_session_returns_what_its_child_holds_and_nothing_more(self, replicas):
         engine = replicas(pipelined_child, max_sessions=2)
         attach(engine, "a", "b")
         assert engine.step({"a": {}, "b": {}}) == []
@@ -317,7 +317,7 @@ class TestPipelinedChildren:
         assert engine.step({"b": {}}) == []
         assert ages(engine.step({})) == {"b": 0}
 
-    def test_a_deeper_pipeline_is_brought_out_to_its_end(self, replicas):
+    def test_a_deeper_pipeline_is_flushed_to_its_end(self, replicas):
         class Deep(ScriptedEngine):
             """Emits each chunk two steps late."""
 
@@ -344,7 +344,7 @@ class TestFinalize:
         factory = Factory()
         engine = replicas(factory, max_sessions=2)
         attach(engine, "a", "b")
-        engine.finalize(["b", "nobody"])
+        engine.finalize(["b", "unknown"])
         assert [child.calls_of("finalize") for child in factory.children] == [[], [["b"]]]
 
     def test_a_failing_child_does_not_keep_the_others_from_it(self, replicas):

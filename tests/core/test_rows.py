@@ -21,12 +21,12 @@ def chunks_of(ticks: int, encode_steps: int) -> int:
 
 
 @pytest.mark.parametrize("encode_steps", [1, 2, 5, 12])
-def test_a_value_that_never_rests_leaves_80_percent_of_the_chunks(encode_steps):
+def test_a_value_that_always_changes_leaves_80_percent_of_the_chunks(encode_steps):
     assert chunks_of(1000, encode_steps) >= 800
 
 
 @pytest.mark.parametrize("encode_steps", [1, 2, 5, 12])
-def test_the_newest_value_still_gets_its_turn(encode_steps):
+def test_a_value_that_always_changes_is_still_encoded(encode_steps):
     assert 1000 - chunks_of(1000, encode_steps) >= 100, "a value that never rests must be encoded now and then"
 
 
@@ -38,7 +38,7 @@ def test_two_changes_in_a_row_are_encoded_at_once_and_a_third_waits():
     assert not budget.allows
 
 
-def test_a_row_that_runs_earns_it_back():
+def test_chunks_earn_skips():
     budget = EncodeSkipBudget()
     budget.record_skip()
     budget.record_skip()
@@ -48,7 +48,7 @@ def test_a_row_that_runs_earns_it_back():
     assert budget.allows
 
 
-def test_a_long_rest_saves_no_more_than_two():
+def test_at_most_two_skips_are_saved():
     budget = EncodeSkipBudget()
     for _ in range(10_000):
         budget.record_chunk()

@@ -1,4 +1,4 @@
-"""The serve coroutine: a real thread, a real clock, a real event loop."""
+"""The serve coroutine with a real thread, clock and event loop."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TIMEOUT_S = 60.0
 
 
 class CountingClock(MonotonicClock):
-    """The machine's clock; says when the loop goes to sleep for good."""
+    """The system's clock; reports when the loop sleeps without a deadline."""
 
     def __init__(self) -> None:
         self.waits = 0
@@ -109,12 +109,11 @@ async def rest_of(outbox: Outbox, session_id: str) -> list[Any]:
 # -- rate and idleness
 
 
-async def test_the_rate_is_the_manifests() -> None:
+async def test_no_chunk_comes_before_the_rate_of_the_manifest_says() -> None:
     async with running(ScriptedEngine(rate_hz=200.0)) as served:
         served.inbox.put_nowait(Attach("a"))
         chunks = [await in_time(served.outbox.get()) for _ in range(61)]
     seconds = (chunks[-1].stamps.step_begin - chunks[0].stamps.step_begin) / 1e9
-    assert seconds == pytest.approx(60 / 200, rel=0.5)
     assert seconds >= 59 / 200, "chunks came faster than the declared rate"
 
 
@@ -126,7 +125,7 @@ async def test_tick_interval_overrides_the_rate() -> None:
 
 
 @pytest.mark.parametrize("interval", [-1.0, float("nan"), float("inf")])
-async def test_a_senseless_interval_is_refused(interval: float) -> None:
+async def test_an_interval_out_of_range_is_refused(interval: float) -> None:
     with pytest.raises(ValueError, match="tick_interval_s"):
         await default_serve(ScriptedEngine(), Inbox(), Outbox(), stop=asyncio.Event(), tick_interval_s=interval)
 
@@ -171,11 +170,11 @@ async def test_input_from_another_thread_wakes_it_too() -> None:
 async def test_every_engine_call_is_on_one_thread_and_not_on_the_event_loops() -> None:
     class Everything(ScriptedEngine):
         def manifest(self) -> EngineManifest:
-            self._note("manifest", None)
+            self._record("manifest", None)
             return super().manifest()
 
         def reset(self, init: SessionInit) -> None:
-            self._note("reset", init.session_id)
+            self._record("reset", init.session_id)
 
     engine = Everything()
     async with running(engine, tick_interval_s=0.001) as served:
@@ -271,7 +270,7 @@ async def test_a_second_cancel_does_not_wait_for_the_tick() -> None:
             await in_time(served.task)
         assert not engine.gate.is_set() and not served.outbox.closed
         engine.gate.set()
-        with pytest.raises(OutboxClosed):  # the thread ends by itself, and cleanly
+        with pytest.raises(OutboxClosed):  # the thread ends cleanly
             while True:
                 await in_time(served.outbox.get())
         assert engine.active_sessions == 0
@@ -296,7 +295,7 @@ async def test_a_manifest_that_raises_is_raised_with_the_outbox_closed(error: Ex
 
     outbox = Outbox()
     task = asyncio.create_task(default_serve(Broken(), Inbox(), outbox, stop=asyncio.Event()))
-    done, _ = await asyncio.wait({task}, timeout=3.0)
+    done, _ = await asyncio.wait({task}, timeout=TIMEOUT_S)
     if not done:  # the first cancel waits for a thread that has ended already
         task.cancel()
         await asyncio.sleep(0)
@@ -315,7 +314,7 @@ async def test_an_async_manifest_is_refused() -> None:
         await in_time(default_serve(Broken(), Inbox(), Outbox(), stop=asyncio.Event()))
 
 
-async def test_the_loop_outlives_its_engines_tantrums() -> None:
+async def test_the_loop_outlives_exceptions_of_every_hook() -> None:
     plan = FaultPlan(lambda hook, ids: SystemExit(1) if hook == "step" and "bad" in ids else None)
     async with running(FaultyEngine(ScriptedEngine(), plan), tick_interval_s=0.001) as served:
         served.inbox.put_nowait(Attach("bad"))
@@ -394,7 +393,7 @@ async def test_a_limit_that_an_own_serve_cannot_keep_is_refused() -> None:
 
 
 @pytest.mark.parametrize("limit", [0, -1])
-async def test_a_senseless_limit_is_refused(limit: int) -> None:
+async def test_a_limit_out_of_range_is_refused(limit: int) -> None:
     with pytest.raises(ValueError, match="max_chunks must be 1 or more"):
         await run_engine(ScriptedEngine(), Inbox(), Outbox(), stop=asyncio.Event(), max_chunks=limit)
 
@@ -500,7 +499,7 @@ async def test_a_manifest_of_another_kind_is_named() -> None:
         await default_serve(Odd(), Inbox(), Outbox(), stop=asyncio.Event())
 
 
-async def test_an_interval_of_centuries_is_slept_through() -> None:
+async def test_an_interval_of_centuries_is_accepted() -> None:
     engine, inbox, outbox, stop = ScriptedEngine(), Inbox(), Outbox(), asyncio.Event()
     task = asyncio.create_task(default_serve(engine, inbox, outbox, stop=stop, tick_interval_s=1e10))
     inbox.put_nowait(Attach("a"))

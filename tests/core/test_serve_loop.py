@@ -121,7 +121,7 @@ def test_a_seed_that_fails_rejects_only_its_own_session() -> None:
         assert isinstance(served.events("c")[-1], Rejected)
 
 
-def test_the_answer_waits_until_the_cohort_is_seeded() -> None:
+def test_attach_is_answered_once_the_cohort_is_seeded() -> None:
     class Cohort(EchoModel):
         def seed_ready(self, pending: Mapping[int, Mapping[str, Any]]) -> bool:
             return len(pending) == 2
@@ -357,7 +357,7 @@ def test_a_paused_session_gets_no_chunk_and_nothing_stale_when_it_resumes(make: 
         assert ages + [chunk.output.age for chunk in fresh] == list(range(count + len(fresh)))
 
 
-def test_pausing_the_last_session_of_a_pipeline_brings_its_chunk_out_first() -> None:
+def test_pausing_the_last_session_of_a_pipeline_sends_its_chunk_first() -> None:
     with Served(composed(1, pipeline=True)) as served:
         attach_all(served, "a")
         steps = served.monitor.steps
@@ -409,7 +409,7 @@ def test_answers_come_in_the_order_of_the_messages(options: dict[str, Any]) -> N
         assert kinds == [ActiveChanged, Attached, ActiveChanged, ResetDone, ActiveChanged, Detached]
 
 
-def test_a_paused_arrival_is_answered_although_nobody_is_stepped() -> None:
+def test_a_paused_arrival_is_answered_without_a_step() -> None:
     with Served(composed(1, pipeline=False)) as served:
         served.do(Attach("a"), SetActive("a", False))
         assert served.events("a") == [Attached("a", epoch=1), ActiveChanged("a", False, epoch=1)]
@@ -441,7 +441,7 @@ def test_the_same_id_carries_on_its_numbers_in_a_later_life(make: Any) -> None:
         assert served.chunks("a")[-1].epoch == 2 and served.chunks("a")[-1].output.age >= 1
 
 
-def test_a_detach_that_fails_is_told_retried_with_back_off_and_frees_the_row_in_the_end() -> None:
+def test_a_detach_that_fails_is_reported_and_retried_with_back_off_until_the_row_is_free() -> None:
     plan = FaultPlan()
     with Served(FaultyEngine(composed(1, pipeline=False), plan)) as served:
         attach_all(served, "a")
@@ -478,7 +478,7 @@ def test_an_id_whose_row_is_stuck_is_released_at_once_when_it_comes_back() -> No
         assert fresh[0].context == {"seed": 9} and fresh[0].age == 0
 
 
-def test_a_detach_that_always_fails_is_not_retried_for_ever() -> None:
+def test_the_retries_of_a_detach_that_always_fails_end() -> None:
     plan = FaultPlan()
     with Served(FaultyEngine(ScriptedEngine(), plan)) as served:
         served.do(Attach("a"))
@@ -507,7 +507,7 @@ def test_stop_detaches_everyone_and_answers_what_is_still_in_the_inbox(make: Any
     assert served.engine.active_sessions == 0
 
 
-def test_stop_brings_out_the_chunk_in_flight() -> None:
+def test_stop_sends_the_chunk_in_flight() -> None:
     served = Served(composed(1, pipeline=True))
     attach_all(served, "a")
     served.stop()
@@ -534,7 +534,7 @@ def test_an_outbox_closed_by_its_reader_ends_the_loop_and_detaches_everyone(
     steps = served.monitor.steps
     served.outbox.close()
     with caplog.at_level(logging.WARNING):
-        served.clock.go_on()
+        served.clock.resume()
         served.clock.until_parked()
     assert served.ended and served.error is None
     assert served.engine.active_sessions == 0
@@ -585,7 +585,7 @@ def test_nothing_wakes_the_loop_while_nothing_is_due() -> None:
         assert served.monitor.ticks == ticks, "an action for a paused session stepped the engine"
         served.do(SetActive("a", True))
         assert served.monitor.ticks == ticks + 1
-        assert served.chunks("a")[-1].stamps.step_begin == served.clock.now, "the loop slept on with somebody due"
+        assert served.chunks("a")[-1].stamps.step_begin == served.clock.now, "the loop slept while a session was due"
 
 
 def test_idleness_is_no_overrun() -> None:
@@ -598,7 +598,7 @@ def test_idleness_is_no_overrun() -> None:
         assert served.monitor.snapshot().overruns == 0
 
 
-def test_an_interval_of_zero_never_sleeps_while_somebody_is_due() -> None:
+def test_an_interval_of_zero_never_sleeps_while_a_session_is_due() -> None:
     class Limited(ScriptedEngine):
         def step(self, due: Mapping[str, Any]) -> list[StepResult]:
             served.clock.now += 1000
@@ -671,7 +671,7 @@ def test_the_monitor_measures_from_the_inbox_to_the_step() -> None:
         assert snapshot.step.count == 2
 
 
-def test_an_action_that_shapes_no_step_is_not_measured() -> None:
+def test_an_action_that_no_step_uses_is_not_measured() -> None:
     with Served(ScriptedEngine()) as served:
         served.do(Attach("a"))
         served.do(Action("a", {"x": 1}), Detach("a"))
@@ -695,7 +695,7 @@ def test_a_subclass_of_a_message_does_not_end_the_loop() -> None:
         assert served.events("a") == [Attached("a", epoch=1)]
 
 
-def test_an_engine_that_forgets_a_due_session_harms_nobody() -> None:
+def test_an_engine_may_return_fewer_results_than_sessions() -> None:
     class Forgetful(ScriptedEngine):
         def step(self, due: Mapping[str, Any]) -> list[StepResult]:
             return super().step({key: given for key, given in due.items() if key != "a"})
@@ -706,19 +706,19 @@ def test_an_engine_that_forgets_a_due_session_harms_nobody() -> None:
         assert len(served.chunks("b")) == 2 and not served.chunks("a")
 
 
-def test_a_chunk_for_a_foreign_session_is_thrown_away_and_counted() -> None:
+def test_a_chunk_for_an_unattached_session_is_discarded_and_counted() -> None:
     class Stray(ScriptedEngine):
         def step(self, due: Mapping[str, Any]) -> list[StepResult]:
-            return [StepResult("nobody", 1), *super().step(due)]
+            return [StepResult("unknown", 1), *super().step(due)]
 
     with Served(Stray()) as served:
         attach_all(served, "a")
-        assert served.items("nobody") == []
+        assert served.items("unknown") == []
         assert served.monitor.snapshot().foreign == 2
         assert len(served.chunks("a")) == 2
 
 
-def test_a_chunk_for_a_paused_session_is_thrown_away() -> None:
+def test_a_chunk_for_a_paused_session_is_discarded() -> None:
     class Eager(ScriptedEngine):
         def step(self, due: Mapping[str, Any]) -> list[StepResult]:
             return super().step(dict.fromkeys(self._contexts, {}))
@@ -740,7 +740,7 @@ def test_a_manifest_that_raises_ends_the_loop_with_the_outbox_closed() -> None:
     assert served.outbox.closed
 
 
-def test_a_detach_of_a_row_that_is_still_stuck_is_not_told_to_be_done() -> None:
+def test_a_detach_of_a_row_that_is_still_stuck_is_not_answered_with_detached() -> None:
     plan = FaultPlan()
     with Served(FaultyEngine(ScriptedEngine(), plan)) as served:
         attach_all(served, "a")

@@ -155,7 +155,7 @@ def test_an_unknown_identity_has_epoch_zero():
     assert Identities().last_epoch("a") == 0
 
 
-def test_identities_are_bounded_and_the_oldest_goes_first():
+def test_identities_are_bounded_and_the_oldest_is_dropped_first():
     identities = Identities()
     for n in range(65_537):
         identities.store(f"s{n}", 3, 5)
@@ -164,7 +164,7 @@ def test_identities_are_bounded_and_the_oldest_goes_first():
     assert identities.last_epoch("s65536") == 3
 
 
-def test_an_identity_that_leaves_again_is_young_again():
+def test_an_identity_that_is_stored_again_is_the_newest():
     identities = Identities()
     identities.store("a", 1, 0)
     for n in range(65_535):
@@ -182,7 +182,7 @@ def test_a_detach_that_works_is_not_pending():
     assert not pending and pending.next_ns is None
 
 
-def test_a_detach_that_fails_is_tried_again_at_growing_distances_and_eight_times_in_all():
+def test_a_detach_that_fails_is_tried_eight_times_with_back_off():
     engine = Engine(stubborn=float("inf"))
     pending = pending_detaches(engine)
     assert pending.detach("a", 0) is engine.error
@@ -228,7 +228,7 @@ def test_retry_now_works_after_the_last_attempt():
 
 
 def test_a_second_detach_that_works_forgets_the_first_that_failed():
-    """Else a later retry would detach a session that has attached anew."""
+    """Else a later retry would detach a later session of the same id."""
     engine = Engine(stubborn=1)
     pending = pending_detaches(engine)
     pending.detach("a", 0)
@@ -237,12 +237,12 @@ def test_a_second_detach_that_works_forgets_the_first_that_failed():
     assert len(engine.asked) == 2
 
 
-def test_even_an_exit_is_held_back():
+def test_system_exit_is_contained():
     engine = Engine(stubborn=1, error=SystemExit(3))
     assert isinstance(pending_detaches(engine).detach("a", 0), SystemExit)
 
 
-def test_one_stubborn_session_does_not_hold_up_another():
+def test_one_failing_detach_does_not_delay_another():
     engine = Engine(stubborn=2)
     pending = pending_detaches(engine)
     pending.detach("a", 0)

@@ -33,14 +33,14 @@ def test_session_at():
     assert batch().session_at(99) is None
 
 
-def test_workspace_and_outputs_start_empty_and_are_not_shared():
+def test_data_and_outputs_start_empty_and_are_not_shared():
     first, second = batch(), batch()
     first.data["latents"] = 1
     first.outputs["a"] = 1
     assert second.data == {} and second.outputs == {}
 
 
-def test_drop_takes_out_one_session_and_nothing_else():
+def test_drop_removes_one_session_and_nothing_else():
     full = batch()
     full.outputs.update(a=1, c=2)
     full.data["latents"] = {0: "a", 2: "c"}
@@ -50,9 +50,9 @@ def test_drop_takes_out_one_session_and_nothing_else():
     assert full.data == {"latents": {0: "a", 2: "c"}}
 
 
-def test_drop_of_a_session_that_is_not_there_is_harmless():
+def test_drop_of_an_absent_session_changes_nothing():
     full = batch()
-    full.drop(1, "nobody")
+    full.drop(1, "unknown")
     assert full.rows_in_order() == [0, 2]
 
 
@@ -103,7 +103,7 @@ class NoSeed:
     ],
     ids=["manifest", "stages", "lane", "heavy-keys", "class", "seed"],
 )
-def test_a_model_that_is_none_is_told_what_it_lacks(model, said):
+def test_an_object_that_is_no_model_is_refused_with_the_missing_hook(model, said):
     with pytest.raises(EngineContractError, match=said):
         ComposedEngine(model)
 
@@ -144,7 +144,7 @@ def test_outputs_that_are_not_keyed_by_session_are_a_failure(fill):
         engine.step({"a": {}})
 
 
-def test_a_model_that_makes_nothing_is_said_to_once(caplog):
+def test_a_model_without_outputs_is_logged_once(caplog):
     engine = ComposedEngine(Odd(lambda batch: None), pipeline=False)
     engine.attach(SessionInit("a", {}))
     with caplog.at_level(logging.WARNING):

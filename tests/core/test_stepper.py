@@ -1,4 +1,4 @@
-"""How the stepper calls an engine, and how it finds out whose fault a failure is."""
+"""How the stepper calls an engine and attributes failures to sessions."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_no_exception_of_any_kind_leaves_the_stepper(error: BaseException) -> No
     assert len(bench.chunks) == 3
 
 
-def test_an_engine_that_fails_for_everybody_costs_a_bounded_number_of_calls() -> None:
+def test_an_engine_that_fails_for_all_sessions_costs_a_bounded_number_of_calls() -> None:
     ids = "".join(chr(ord("a") + number) for number in range(16))
     bench = Bench(failing_for(*ids), ids=ids)
     outcome = bench.run()
@@ -180,7 +180,7 @@ def test_call_hook_names_the_async_hook() -> None:
         call_hook(attach, None)
 
 
-def test_a_finalize_that_fails_is_tried_for_each_and_blames_its_own() -> None:
+def test_a_finalize_that_fails_is_repeated_for_each_session() -> None:
     bench = Bench(answer)
     tried: list[list[str]] = []
 
@@ -224,7 +224,7 @@ def test_an_empty_step_that_always_fails_ends() -> None:
     assert not outcome.failures
 
 
-def test_an_engine_that_empties_due_and_fails_is_survived() -> None:
+def test_an_engine_that_empties_due_and_fails_is_contained() -> None:
     def rude(due: Any) -> list[StepResult]:
         due.clear()
         raise RuntimeError("rude")
@@ -278,7 +278,7 @@ def test_the_begin_of_a_chunk_in_a_pipeline_is_that_of_its_own_step(depth: int) 
     assert len(bench.chunks) == 6 - depth + 1
 
 
-def test_a_step_failure_that_names_nobody_leads_to_a_search() -> None:
+def test_a_step_failure_without_a_known_session_leads_to_a_search() -> None:
     def step(due: Mapping[str, Any]) -> list[StepResult]:
         if "b" in due:
             raise StepFailure({"ghost": OSError("gone")})

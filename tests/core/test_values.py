@@ -104,13 +104,13 @@ def test_objects_are_copied():
     assert taken[0].items == [1]
 
 
-def test_what_cannot_be_copied_is_shared():
+def test_an_object_that_cannot_be_copied_is_shared():
     lock = threading.Lock()
     taken = snapshot({"device": lock, "state": [1]})
     assert taken["device"] is lock
 
 
-def test_an_object_whose_copy_raises_anything_is_shared():
+def test_an_object_whose_copy_raises_is_shared():
     class Stubborn:
         def __deepcopy__(self, memo: object) -> object:
             raise ZeroDivisionError
@@ -141,7 +141,7 @@ def test_a_value_that_nests_too_deeply_is_refused():
         with pytest.raises(ValueError, match="nest"):
             snapshot(value)
     finally:
-        while value:  # take it apart: freeing it in one go is deep as well
+        while value:  # unnest it: freeing it at once recurses as deeply
             value = value.pop()
 
 

@@ -31,9 +31,9 @@ def test_the_example_problem_has_the_title_of_its_type() -> None:
 
 async def test_the_members_of_the_demo_and_of_a_session_are_listed() -> None:
     async with in_process() as served:
-        place = await served.take()
+        owned = await served.create()
         demo = (await served.client.get("/api/demo")).json()
-        session = (await place.request("GET", "self")).json()
+        session = (await owned.request("GET", "self")).json()
     table = PAGE.partition("### The demo")[2].partition("###")[0]
     listed = [
         name for row in re.findall(r"^\| (`.*?`) \|", table, re.MULTILINE) for name in row.strip("`").split("`, `")

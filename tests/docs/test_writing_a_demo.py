@@ -169,12 +169,12 @@ async def test_the_video_demo_shows_the_negative() -> None:
     scope: dict[str, Any] = {}
     exec(block, scope)
     async with over_http(scope["demo"]) as served, Publisher(lambda number: BROWN) as publisher:
-        place = await served.take()
-        answer = await place.request(
+        owned = await served.create()
+        answer = await owned.request(
             "POST", "whip", content=await publisher.offer(), headers={"Content-Type": "application/sdp"}
         )
         await publisher.set_answer(answer.text)
-        with served.session(place).media.frames.subscribe() as viewer:
+        with served.session(owned).media.frames.subscribe() as viewer:
             while np.abs((await viewer.next()).pixels[90, 160].astype(int) - (255 - BROWN[90, 160])).max() > 8:
                 pass
 

@@ -1,6 +1,6 @@
 """Chromium and the real server.
 
-Outside libraries are imported when a fixture is asked for, so that a place without them skips the tests.
+Optional libraries are imported by the fixtures, so that the tests are skipped where they are missing.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def playwright(chromium: str) -> Iterator[Playwright]:
 
 @pytest.fixture(scope="package")
 def launch(playwright: Playwright, chromium: str) -> Launch:
-    """Starts a browser with more flags."""
+    """Starts a browser with additional flags."""
 
     @contextmanager
     def start(*flags: str) -> Iterator[Browser]:
@@ -64,20 +64,20 @@ def server(chromium: str) -> Iterator[MazeServer]:
 @pytest.fixture
 def small_server(chromium: str) -> Iterator[MazeServer]:
     """One place, given back soon. A test names it before ``visit``: pages are closed before it ends."""
-    with MazeServer("--max-sessions", "1", "--idle-timeout", "1", "--viewer-grace", "0.5") as server:
+    with MazeServer("--max-sessions", "1", "--idle-timeout", "3", "--viewer-grace", "0.5") as server:
         yield server
 
 
 @dataclass
 class Visit:
-    """What one page did that a person does not see."""
+    """A page, and the errors and warnings on its console."""
 
     page: Page
-    complaints: list[str] = field(default_factory=list)
+    console_errors: list[str] = field(default_factory=list)
 
-    def note(self, message: ConsoleMessage) -> None:
+    def on_console(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
-            self.complaints.append(message.text)
+            self.console_errors.append(message.text)
 
 
 Opener = Callable[..., Walker]
@@ -85,10 +85,10 @@ Opener = Callable[..., Walker]
 
 @pytest.fixture
 def visit(browser: Browser) -> Iterator[Opener]:
-    """Opens a page of ``server`` in a profile of its own; at the end, nothing may have gone wrong unseen.
+    """Opens a page of ``server`` in a new profile; at the end, there may be no unexpected errors on its console.
 
-    ``expected``: the beginning of what the page may say on its console. ``browser``: another than the usual one.
-    ``script``: runs in the page before its own.
+    ``expected``: how expected console messages start. ``browser``: a browser other than the default.
+    ``script``: runs in the page before its own scripts.
     """
     visits: list[tuple[Visit, str | tuple[str, ...]]] = []
     usual = browser
@@ -105,8 +105,8 @@ def visit(browser: Browser) -> Iterator[Opener]:
         page.set_default_timeout(PAGE_TIMEOUT_MS)
         seen = Visit(page)
         visits.append((seen, expected))
-        page.on("console", seen.note)
-        page.on("pageerror", lambda error: seen.complaints.append(str(error)))
+        page.on("console", seen.on_console)
+        page.on("pageerror", lambda error: seen.console_errors.append(str(error)))
         page.add_init_script(path=SIGHT)
         if script:
             page.add_init_script(script)
@@ -117,4 +117,4 @@ def visit(browser: Browser) -> Iterator[Opener]:
     for seen, _ in visits:
         seen.page.context.close()
     for seen, expected in visits:
-        assert [text for text in seen.complaints if not text.startswith(expected)] == []
+        assert [text for text in seen.console_errors if not text.startswith(expected)] == []

@@ -1,4 +1,4 @@
-"""The maze behind the command line, in a process of its own."""
+"""The maze, served by the command line in its own process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
 
 if TYPE_CHECKING:
@@ -25,12 +25,12 @@ class MazeServer:
     """``realtime-engine serve maze`` at 320x180; context manager.
 
     Args:
-        flags: more of its flags.
-        demo: another one that has these options.
-        end: of a network, where it serves everybody; by default it is on loopback.
+        flags: additional flags.
+        demo: another demo that has these options.
+        end: the end of a network where it serves every client; loopback by default.
 
     Attributes:
-        url: of the page, once it runs.
+        url: the URL of the page, once it runs.
     """
 
     def __init__(self, *flags: str, demo: str = "maze", end: End | None = None) -> None:
@@ -50,7 +50,7 @@ class MazeServer:
         self.stop()
 
     def start(self) -> None:
-        """Start it; again at the same address after :meth:`stop`."""
+        """Start it; after :meth:`stop`, at the same address."""
         command = [sys.executable, "-m", "realtime_engine", "serve", self._demo, "--port", str(self._port)]
         command += self._flags
         if self._end is not None:
@@ -60,21 +60,21 @@ class MazeServer:
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
         self._output: list[str] = []
-        self._told = threading.Event()
+        self._announced = threading.Event()
         self._reading = threading.Thread(target=self._read, daemon=True)
         self._reading.start()
-        if not self._told.wait(_START_S) or not self.url:
+        if not self._announced.wait(_START_S) or not self.url:
             self.stop()
             raise RuntimeError("the server did not start:\n" + "".join(self._output))
 
     def stop(self) -> None:
-        """End it as Ctrl-C does, or by force if it does not end."""
+        """Terminate it, or kill it if it does not end."""
         self._process.terminate()
         try:
             self._process.wait(_END_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            raise RuntimeError(f"the server did not end within {_END_S:g} s:\n" + "".join(self._output)) from None
+            raise RuntimeError(f"the server did not stop within {_END_S:g} s:\n" + "".join(self._output)) from None
         finally:
             self._reading.join(_END_S)
             assert self._process.stdout is not None
@@ -82,13 +82,17 @@ class MazeServer:
 
     @property
     def log(self) -> str:
-        """What it has written so far."""
+        """Its output so far."""
         return "".join(self._output)
 
-    def viewers(self) -> list[int]:
-        """How many watch each session."""
+    def sessions(self) -> list[dict[str, Any]]:
+        """All sessions, as the server describes them."""
         with urlopen(self.url + "api/sessions", timeout=60) as answer:
-            return [session["viewers"] for session in json.load(answer)["sessions"]]
+            return list(json.load(answer)["sessions"])
+
+    def viewers(self) -> list[int]:
+        """The number of viewers of each session."""
+        return [session["viewers"] for session in self.sessions()]
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -98,5 +102,5 @@ class MazeServer:
             if found:
                 self._port = int(found[1])
                 self.url = found[0]
-                self._told.set()
-        self._told.set()
+                self._announced.set()
+        self._announced.set()

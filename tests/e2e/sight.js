@@ -1,4 +1,4 @@
-/** Put into each page before its own scripts: looks at the picture that the page shows, as small as 96x54. */
+/** Runs in each page before its own scripts: reads the picture that the page shows, scaled to 96x54. */
 (() => {
   const [WIDTH, HEIGHT] = [96, 54];
   const canvas = new OffscreenCanvas(WIDTH, HEIGHT);
@@ -15,8 +15,8 @@
     return context.getImageData(0, 0, WIDTH, HEIGHT).data.filter((_value, index) => index % 4 < 3);
   }
 
-  /** The picture, as soon as there is one. */
-  async function look() {
+  /** The picture, once there is one. */
+  async function read() {
     for (;;) {
       const picture = grab();
       if (picture) return picture;
@@ -31,14 +31,14 @@
   }
 
   /** Keeps the picture as it is now. */
-  sight.keep = async (name) => void (kept[name] = await look());
+  sight.keep = async (name) => void (kept[name] = await read());
 
-  sight.pixels = async () => Array.from(await look());
+  sight.pixels = async () => Array.from(await read());
 
-  /** Resolves when `measure` of the difference to the kept picture is in the range, or rejects after `patience` ms. */
-  sight.until = async ({ name, measure, least = 0, most = 255, patience }) => {
-    for (const end = performance.now() + patience; ; await nextFrame()) {
-      const difference = differences(kept[name], await look())[measure];
+  /** Resolves when `measure` of the difference from the stored picture is in the range, or rejects after `timeout` ms. */
+  sight.until = async ({ name, measure, least = 0, most = 255, timeout }) => {
+    for (const end = performance.now() + timeout; ; await nextFrame()) {
+      const difference = differences(kept[name], await read())[measure];
       if (difference >= least && difference <= most) return difference;
       if (performance.now() > end) {
         throw new Error(`${measure} difference to "${name}" is ${difference}, not ${least} to ${most}`);
@@ -46,11 +46,11 @@
     }
   };
 
-  /** Resolves when `frames` new frames in a row look the same, but for what moves in a small part of them. */
-  sight.untilStill = async ({ frames, most, patience }) => {
-    let [first, since] = [await look(), sight.frames];
-    for (const end = performance.now() + patience; ; await nextFrame()) {
-      const now = await look();
+  /** Resolves when `frames` new frames in a row are equal, except for movement in a small part of them. */
+  sight.untilStill = async ({ frames, most, timeout }) => {
+    let [first, since] = [await read(), sight.frames];
+    for (const end = performance.now() + timeout; ; await nextFrame()) {
+      const now = await read();
       if (differences(first, now).median > most) [first, since] = [now, sight.frames];
       else if (sight.frames - since >= frames) return;
       if (performance.now() > end) throw new Error(`the picture still moves, or no ${frames} frames came`);

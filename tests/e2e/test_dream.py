@@ -46,22 +46,22 @@ def walks(walker: Walker) -> None:
 
 
 def dreams_in(walker: Walker, theme: str, other: Walker) -> None:
-    """A theme shows in one's own dream, and in nobody else's."""
+    """A theme changes the dream of its own session only."""
     before = walker.pixels()
     walker.keep("day")
     other.keep("there")
     walker.page.get_by_label(theme, exact=True).check()
-    walker.until_recoloured("day", least=RECOLOURED)
+    walker.until_recolored("day", least=RECOLOURED)
     gained = (walker.pixels() - before).mean(axis=(0, 1))
     assert gained[2] > gained[0], "frost is bluer than day"
     other.until_back("there")
 
 
-def test_the_page_says_what_is_wrong_with_the_weights(chromium: str, visit: Opener, tmp_path: Path) -> None:
+def test_the_page_reports_unreadable_weights(chromium: str, visit: Opener, tmp_path: Path) -> None:
     path = tmp_path / "broken.safetensors"
     path.write_bytes(b"no weights")
     with MazeServer("--height", "212", "--weights", str(path), demo="dream") as server:
         page = visit(server).page
-        expect(page.locator("#overlay")).to_contain_text("is no safetensors file, or damaged")
+        expect(page.locator("#overlay")).to_contain_text("is not a safetensors file or is damaged")
         expect(page.locator("#overlay")).to_contain_text(path.name)
         page.context.close()

@@ -1,4 +1,4 @@
-"""The time of frames is told apart by stage, from the key to the pixel, in a real browser."""
+"""Frame times by stage, from the key to the pixel, in a real browser."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def read(server: MazeServer) -> dict[tuple[str, str], float]:
         return {(name, labels): float(value) for name, labels, value in SAMPLE.findall(answer.read().decode())}
 
 
-def press_until_told(walker: Walker) -> None:
-    """A few presses; the numbers come about once a second."""
+def press_until_reported(walker: Walker) -> None:
+    """Press a few times, until the statistics appear, about once a second."""
     page = walker.page
     page.click("#stats-toggle")
     page.locator("#stage").focus()
@@ -45,7 +45,7 @@ def test_the_stages_of_a_frame_make_up_its_whole_time(
 ) -> None:
     before = read(server)
     walker = visit(server, f"?transport={transport}").until_live()
-    press_until_told(walker)
+    press_until_reported(walker)
     grown = {key: value - before.get(key, 0.0) for key, value in read(server).items()}
 
     def total(kind: str, stage: str) -> float:
@@ -58,7 +58,7 @@ def test_the_stages_of_a_frame_make_up_its_whole_time(
         parts = [*(name for name in parts if name not in UNKNOWN_OF_MJPEG), "delivery"]
     assert {total("count", name) for name in parts} == {grown["records_total", 'outcome="joined"']}
     assert sum(total("sum", name) for name in parts) == pytest.approx(total("sum", "step_to_pixel"), rel=0.01)
-    assert grown["records_total", 'outcome="implausible"'] == 0, "the clocks were brought together"
+    assert grown["records_total", 'outcome="implausible"'] == 0, "the clocks are synchronized"
 
     with walker.page.expect_download() as saved:
         walker.page.click("#trace")

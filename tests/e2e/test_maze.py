@@ -1,4 +1,4 @@
-"""People walk through the maze in a real browser."""
+"""Players walk through the maze in a real browser."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ def test_two_people_walk_through_two_worlds_of_one_batch(server: MazeServer, vis
 
 
 @pytest.mark.parametrize("key", ["KeyW", "ArrowUp"])
-def test_a_key_moves_and_letting_go_of_it_stops(server: MazeServer, visit: Opener, key: str) -> None:
+def test_a_held_key_moves_and_its_release_stops(server: MazeServer, visit: Opener, key: str) -> None:
     walker = visit(server).until_live().in_world(0)
     walker.keep("start")
     with walker.holding(key):
         walker.until_elsewhere("start")
         with pytest.raises(Error, match="still moves"):
-            walker.until_still(patience_ms=500)
+            walker.until_still(timeout_ms=500)
     walker.until_still()
     walker.keep("rest")
     walker.until_elsewhere("start")
 
 
-def test_a_theme_recolours_the_world(server: MazeServer, visit: Opener) -> None:
+def test_a_theme_recolors_the_world(server: MazeServer, visit: Opener) -> None:
     walker = visit(server).until_live().in_world(0)
     before = walker.pixels()
     walker.keep("dungeon")
     theme = walker.page.get_by_label("Theme")
     theme.fill("ice")
     theme.press("Enter")
-    walker.until_recoloured("dungeon", least=20)
+    walker.until_recolored("dungeon", least=20)
     gained = (walker.pixels() - before).mean(axis=(0, 1))
     assert gained[2] > gained[0], "ice is bluer"
 
@@ -76,7 +76,7 @@ def test_blocked_udp_falls_back_to_webcodecs_and_still_walks(server: MazeServer,
         expect(walker.page.locator('[data-stat="latency"]')).to_have_text(re.compile(r"^\d+ ms$"))
 
 
-def test_a_browser_that_knows_nothing_else_falls_back_to_mjpeg(server: MazeServer, visit: Opener) -> None:
+def test_a_browser_without_webrtc_and_webcodecs_falls_back_to_mjpeg(server: MazeServer, visit: Opener) -> None:
     walker = visit(server, script="delete window.RTCPeerConnection; delete window.VideoDecoder").until_live()
     notice = "This browser does not support WebCodecs. Using MJPEG instead."
     expect(walker.page.locator("#notice")).to_contain_text(notice)
@@ -91,7 +91,7 @@ def walk(walker: Walker) -> None:
     walker.until_still()
 
 
-def test_a_full_server_says_so_until_a_page_is_closed(small_server: MazeServer, visit: Opener) -> None:
+def test_a_full_server_is_reported_until_a_page_is_closed(small_server: MazeServer, visit: Opener) -> None:
     first = visit(small_server).until_live()
     second = visit(small_server, expected=REFUSED)
     expect(second.page.locator("#overlay")).to_contain_text("All sessions are in use")
@@ -109,12 +109,12 @@ def test_a_crashed_page_frees_its_row(small_server: MazeServer, visit: Opener) -
     second.until_live()
 
 
-def test_a_restarted_server_is_found_again(small_server: MazeServer, visit: Opener) -> None:
+def test_a_page_reconnects_to_a_restarted_server(small_server: MazeServer, visit: Opener) -> None:
     walker = visit(small_server, expected=LOST).until_live()
     small_server.stop()
     expect(walker.page.locator("#status")).to_have_text("Reconnecting")
     small_server.start()
-    walker.until_live(patience_ms=18_000)
+    walker.until_live(timeout_ms=18_000)
     walker.keep("start")
     with walker.holding("KeyE"):
         walker.until_elsewhere("start")

@@ -1,4 +1,4 @@
-"""People look into the mirror in a real browser, whose camera is a test pattern: a green field with a bright hand."""
+"""The mirror in a real browser, whose camera is a test pattern: a green field with a bright hand."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def with_camera(launch: Launch) -> Iterator[Browser]:
 
 
 def until_seen(visitor: Walker, wanted: Callable[[np.ndarray], bool]) -> None:
-    """Look until the picture, (54, 96, 3), is as wanted; the test's own limit ends a hopeless wait."""
+    """Wait until the picture, (54, 96, 3), is as wanted; the timeout of the test ends a hopeless wait."""
     while not wanted(visitor.pixels()):
         pass
 
@@ -41,15 +41,15 @@ def is_green(pixels: np.ndarray) -> bool:
     return green - red > 60 and green - blue > 60
 
 
-def is_of(pixels: np.ndarray, colour: tuple[int, int, int]) -> bool:
-    return bool(np.abs(np.median(pixels, (0, 1)) - colour).max() < 14)
+def is_of(pixels: np.ndarray, color: tuple[int, int, int]) -> bool:
+    return bool(np.abs(np.median(pixels, (0, 1)) - color).max() < 14)
 
 
 def is_paper(pixels: np.ndarray) -> bool:
     return bool(np.median(pixels) > 220)
 
 
-def test_the_camera_is_seen_with_the_effect_until_it_is_stopped(
+def test_the_camera_is_shown_with_the_effect_until_it_is_stopped(
     mirror: MazeServer, with_camera: Browser, visit: Opener
 ) -> None:
     visitor = visit(mirror, browser=with_camera)
@@ -73,39 +73,39 @@ def test_the_camera_is_seen_with_the_effect_until_it_is_stopped(
     expect(page.get_by_role("button", name="Use camera")).to_be_visible()
 
 
-def write_picture(path: Path, colour: tuple[int, int, int]) -> None:
-    path.write_bytes(simplejpeg.encode_jpeg(np.full((120, 160, 3), colour, np.uint8), quality=95))
+def write_picture(path: Path, color: tuple[int, int, int]) -> None:
+    path.write_bytes(simplejpeg.encode_jpeg(np.full((120, 160, 3), color, np.uint8), quality=95))
 
 
-def write_film(path: Path, colour: tuple[int, int, int]) -> None:
-    """A second of that colour."""
+def write_film(path: Path, color: tuple[int, int, int]) -> None:
+    """A second of that color."""
     import av
 
     with av.open(str(path), "w", format="webm") as container:
         stream = container.add_stream("libvpx", rate=25)
         stream.width, stream.height, stream.pix_fmt = 160, 120, "yuv420p"
         for number in range(25):
-            frame = av.VideoFrame.from_ndarray(np.full((120, 160, 3), colour, np.uint8), format="rgb24")
+            frame = av.VideoFrame.from_ndarray(np.full((120, 160, 3), color, np.uint8), format="rgb24")
             frame.pts = number
             container.mux(stream.encode(frame))
         container.mux(stream.encode(None))
 
 
-def test_a_file_of_ones_own_comes_out_in_its_colours(mirror: MazeServer, visit: Opener, tmp_path: Path) -> None:
+def test_a_local_file_is_shown_in_its_colors(mirror: MazeServer, visit: Opener, tmp_path: Path) -> None:
     visitor = visit(mirror)
     visitor.page.get_by_label("none", exact=True).check()
-    for name, write, says, colour in (
+    for name, write, status, color in (
         ("own.jpg", write_picture, "Sending the image file", (200, 60, 120)),
         ("own.webm", write_film, "Sending the video file", (60, 150, 190)),
     ):
-        write(tmp_path / name, colour)
+        write(tmp_path / name, color)
         visitor.page.locator("#source-file").set_input_files(tmp_path / name)
-        expect(visitor.page.locator("#source-text")).to_have_text(says)
-        until_seen(visitor, partial(is_of, colour=colour))
+        expect(visitor.page.locator("#source-text")).to_have_text(status)
+        until_seen(visitor, partial(is_of, color=color))
 
 
-def test_what_is_wrong_with_the_camera_is_said_in_plain_words(mirror: MazeServer, visit: Opener) -> None:
-    visitor = visit(mirror)  # this browser has no camera, and nobody to ask
+def test_camera_errors_are_reported_in_plain_language(mirror: MazeServer, visit: Opener) -> None:
+    visitor = visit(mirror)  # this browser has no camera and shows no permission prompt
     expect(visitor.page.locator("#status")).to_have_text("Live")
     visitor.page.get_by_role("button", name="Use camera").click()
     expect(visitor.page.locator("#source-error")).to_contain_text("camera")

@@ -1,4 +1,4 @@
-"""A real browser that is told to come by the TURN server and no other way."""
+"""A real browser that may connect through the TURN server only."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SELECTED = """async () => {
 }"""
 
 
-def test_both_sides_come_by_the_relay_with_credentials_made_for_them(chromium: str, visit: Opener) -> None:
+def test_both_sides_use_the_relay_with_their_own_credentials(chromium: str, visit: Opener) -> None:
     with coturn("--use-auth-secret", "--static-auth-secret=north") as turn:
         flags = ["--ice-server", turn.url, "--turn-secret", "north", "--relay-only"]
         with MazeServer(*flags) as server:

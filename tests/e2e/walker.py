@@ -1,4 +1,4 @@
-"""A person in front of a page: opens it, presses keys, looks."""
+"""A user of the page: presses keys and compares pictures."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ STILL_FRAMES = 12
 
 
 class Walker:
-    """One page and the picture in it."""
+    """A page and its picture."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
 
-    def until_live(self, patience_ms: int = PAGE_TIMEOUT_MS) -> Walker:
-        """Wait for the picture to come and the world to stand still."""
+    def until_live(self, timeout_ms: int = PAGE_TIMEOUT_MS) -> Walker:
+        """Wait until the page is live and the view is at rest."""
         from playwright.sync_api import expect
 
-        expect(self.page.locator("#status")).to_have_text("Live", timeout=patience_ms)
+        expect(self.page.locator("#status")).to_have_text("Live", timeout=timeout_ms)
         self.until_still()
         return self
 
     def in_world(self, seed: int) -> Walker:
-        """Begin anew in the world of a seed, and wait for it to stand still."""
+        """Reset to the world of a seed, and wait until the view is at rest."""
         self.page.get_by_label("Seed").fill(str(seed))
         with self.page.expect_response(re.compile("/reset$")):
             self.page.click("#reset")
@@ -53,30 +53,30 @@ class Walker:
             self.page.keyboard.up(key)
 
     def keep(self, name: str) -> None:
-        """Remember the picture as it is now."""
+        """Store the current picture under a name."""
         self.page.evaluate("name => sight.keep(name)", name)
 
     def until_elsewhere(self, name: str) -> None:
-        """Wait until the picture shows another place than the one that was kept."""
+        """Wait until the picture shows a place other than the stored one."""
         self._until(name, "median", least=MOVED)
 
     def until_back(self, name: str) -> None:
-        """Wait until the picture shows the place that was kept."""
+        """Wait until the picture shows the stored place."""
         self._until(name, "median", most=STILL)
 
-    def until_still(self, patience_ms: int = PAGE_TIMEOUT_MS) -> None:
-        """Wait until the view rests while frames come."""
-        wanted = {"frames": STILL_FRAMES, "most": STILL, "patience": patience_ms}
+    def until_still(self, timeout_ms: int = PAGE_TIMEOUT_MS) -> None:
+        """Wait until the view is at rest while frames arrive."""
+        wanted = {"frames": STILL_FRAMES, "most": STILL, "timeout": timeout_ms}
         self.page.evaluate("wanted => sight.untilStill(wanted)", wanted)
 
-    def until_recoloured(self, name: str, least: float) -> None:
-        """Wait until the mean difference to the picture that was kept is ``least`` or more."""
+    def until_recolored(self, name: str, least: float) -> None:
+        """Wait until the mean difference from the stored picture is at least ``least``."""
         self._until(name, "mean", least=least)
 
     def pixels(self) -> NDArray[np.int16]:
-        """The picture now, (54, 96, 3)."""
+        """The current picture, (54, 96, 3)."""
         return np.array(self.page.evaluate("sight.pixels()"), np.int16).reshape(54, 96, 3)
 
     def _until(self, name: str, measure: str, **limits: Any) -> None:
-        wanted = {"name": name, "measure": measure, "patience": PAGE_TIMEOUT_MS, **limits}
+        wanted = {"name": name, "measure": measure, "timeout": PAGE_TIMEOUT_MS, **limits}
         self.page.evaluate("wanted => sight.until(wanted)", wanted)

@@ -38,7 +38,7 @@ def test_without_a_seed_sessions_differ_by_their_name():
 
 def test_results_in_order_of_attach_with_step_ms_and_unknown_ids_ignored():
     engine = attached("a", "b", "c")
-    results = engine.step({"c": {}, "a": {}, "nobody": {}})
+    results = engine.step({"c": {}, "a": {}, "unknown": {}})
     assert [result.session_id for result in results] == ["a", "c"]
     assert all(result.stats["step_ms"] >= 0 for result in results)
 

@@ -1,4 +1,4 @@
-"""A server and a viewer at the two ends of a bad network, and what became of the pictures between them."""
+"""A server and a viewer at the two ends of an impaired network, and the pictures that reach the viewer."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _NS = 1e9
 
 @dataclass(frozen=True)
 class Seen:
-    """A picture as the viewer saw it.
+    """A picture as the viewer received it.
 
     Attributes:
-        at_s: when, on the clock of :func:`time.monotonic`.
-        delay_s: how long after it was shown.
+        at_s: when it was received, on the clock of :func:`time.monotonic`.
+        delay_s: seconds since it was published.
         is_right: whether it is the picture that was sent.
     """
 
@@ -44,7 +44,7 @@ class Seen:
 
 
 class Process:
-    """A module of the tests at one end of the network; what it prints are JSON lines."""
+    """A module of the tests at one end of the network, which prints JSON lines."""
 
     def __init__(self, end: End, module: str, *arguments: str) -> None:
         skip_without("serve")
@@ -60,7 +60,7 @@ class Process:
         for reader in self._readers:
             reader.start()
 
-    def tell(self, message: str) -> None:
+    def send(self, message: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(message) + "\n")
         self._process.stdin.flush()
@@ -73,7 +73,7 @@ class Process:
         deadline = time.monotonic() + _TIMEOUT_S
         while not (found := condition()):
             running = self._process.poll() is None or any(reader.is_alive() for reader in self._readers)
-            assert running and time.monotonic() < deadline, f"never came; it said {''.join(self._errors)[-2000:]}"
+            assert running and time.monotonic() < deadline, f"no such record: {''.join(self._errors)[-2000:]}"
             time.sleep(0.005)
         return found
 
@@ -103,59 +103,93 @@ class Scene:
         self._viewer = viewer
 
     def seen(self, begin_s: float = 0.0, end_s: float = float("inf")) -> list[Seen]:
-        """The pictures that came in a time, oldest first."""
+        """The pictures received in an interval, oldest first."""
         sent = {r["rtp"]: r for r in self._server.records if "seq" in r}
-        came = [r for r in self._viewer.records if "thumbnail" in r and begin_s <= r["t"] / _NS < end_s]
-        return [_seen(record, sent[record["rtp"]]) for record in came if record["rtp"] in sent]
+        received = [r for r in self._viewer.records if "thumbnail" in r and begin_s <= r["t"] / _NS < end_s]
+        return [_seen(record, sent[record["rtp"]]) for record in received if record["rtp"] in sent]
 
     def sent_rate(self, begin_s: float, end_s: float) -> float:
-        """Bits per second that the server sent in a time."""
+        """Bits per second that the server sent in an interval."""
         reports = [r for r in self._server.records if "sent_bytes" in r and begin_s <= r["t"] / _NS <= end_s]
         first, last = reports[0], reports[-1]
         return 8 * (last["sent_bytes"] - first["sent_bytes"]) / ((last["t"] - first["t"]) / _NS)
 
     def is_over(self) -> bool:
-        """Whether an end has given the other up."""
+        """Whether one end has closed the connection."""
         return any({"closed", "lost"} & set(record) for record in self._server.records + self._viewer.records)
 
     def wait_for_picture(self, after_s: float) -> Seen:
-        """The first right picture that came after ``after_s``."""
-        found: Seen = self._viewer.until(lambda: next((s for s in self.seen(after_s) if s.is_right), None))
-        return found
+        """The first right picture received after ``after_s``."""
+        return self.wait_for_pictures(1, after_s)[0]
+
+    def wait_for_pictures(self, count: int, after_s: float) -> list[Seen]:
+        """The first ``count`` right pictures received after ``after_s``."""
+
+        def found() -> list[Seen] | None:
+            right = [seen for seen in self.seen(after_s) if seen.is_right]
+            return right[:count] if len(right) >= count else None
+
+        pictures: list[Seen] = self._viewer.until(found)
+        return pictures
+
+    def wait_for_rate(self, max_rate: float) -> None:
+        """Wait until the server has sent at most ``max_rate`` bits per second for a second."""
+
+        def is_reached() -> bool:
+            now_s = time.monotonic()
+            reports = [r for r in self._server.records if "sent_bytes" in r and r["t"] / _NS >= now_s - 1]
+            return len(reports) > 1 and self.sent_rate(now_s - 1, now_s) <= max_rate
+
+        self._server.until(is_reached)
 
 
 @contextlib.contextmanager
 def scene(
     network: Network, *, delay_ms: int = 0, jitter_ms: int = 0, codec: str = "VP8", **options: Any
 ) -> Iterator[Scene]:
-    """The scene, playing; with a delay, each way goes through a relay.
+    """A scene that plays; with a delay, both directions go through a relay.
 
-    The server is not told where the viewer is, so that it answers to where it hears it from.
+    The offer has no candidates, so that the server learns the viewer's address from its packets.
     """
     with contextlib.ExitStack() as undo:
 
-        def begin(end: End, module: str, *arguments: str) -> Process:
+        def start(end: End, module: str, *arguments: str) -> Process:
             process = Process(end, module, *arguments)
             undo.callback(process.end)
             return process
 
         settings = {"codec": codec, "udp_ports": str(PORT), **options}
-        server = begin(network.server, "faults.scene_server", json.dumps(settings))
-        viewer = begin(network.client, "faults.scene_viewer", codec)
+        server = start(network.server, "faults.scene_server", json.dumps(settings))
+        viewer = start(network.client, "faults.scene_viewer", codec)
         if delay_ms:
             ends = [f"{network.server.address}:{port}" for port in (RELAY_PORT, PORT)]
-            begin(network.server, "delay_relay", *ends, str(delay_ms), str(jitter_ms)).wait_for("ready")
+            start(network.server, "delay_relay", *ends, str(delay_ms), str(jitter_ms)).wait_for("ready")
         offer = viewer.wait_for("offer")["offer"]
-        server.tell(_without_candidates(offer))
+        server.send(_without_candidates(offer))
         answer = server.wait_for("answer")["answer"]
-        viewer.tell(re.sub(rf"(a=candidate:.*) {PORT} typ", rf"\1 {RELAY_PORT} typ", answer) if delay_ms else answer)
+        viewer.send(re.sub(rf"(a=candidate:.*) {PORT} typ", rf"\1 {RELAY_PORT} typ", answer) if delay_ms else answer)
         playing = Scene(server, viewer)
         playing.wait_for_picture(0.0)
         yield playing
 
 
+def answer_to_blocked(network: Network, codec: str, **options: object) -> dict[str, Any]:
+    """The server's reply to an offer while UDP is blocked, with an unreachable TURN server configured."""
+    servers = [[f"stun:{network.client.address}"], [f"turn:{network.client.address}", "ann", "pass"]]
+    settings = {"codec": codec, "udp_ports": str(PORT), "servers": servers, **options}
+    server = Process(network.server, "faults.scene_server", json.dumps(settings))
+    viewer = Process(network.client, "faults.scene_viewer", codec)
+    try:
+        with network.without_udp():
+            server.send(viewer.wait_for("offer")["offer"])
+            return server.wait_for("answer", "refused")
+    finally:
+        server.end()
+        viewer.end()
+
+
 def gaps_s(pictures: Sequence[Seen], begin_s: float, end_s: float) -> list[float]:
-    """How long each right picture stayed until the next one came, the ends of the time counted in."""
+    """Seconds between right pictures, and between them and the ends of the interval."""
     moments = [begin_s, *(picture.at_s for picture in pictures if picture.is_right), end_s]
     return [after - before for before, after in zip(moments, moments[1:], strict=False)]
 
@@ -164,9 +198,9 @@ def median_delay_s(pictures: Sequence[Seen]) -> float:
     return statistics.median(picture.delay_s for picture in pictures)
 
 
-def _seen(came: dict[str, Any], sent: dict[str, Any]) -> Seen:
-    wrong = max(abs(a - b) for a, b in zip(came["thumbnail"], expected_thumbnail(sent["seq"]), strict=True))
-    return Seen(came["t"] / _NS, (came["t"] - sent["shown"]) / _NS, wrong <= _MAX_WRONG)
+def _seen(received: dict[str, Any], sent: dict[str, Any]) -> Seen:
+    wrong = max(abs(a - b) for a, b in zip(received["thumbnail"], expected_thumbnail(sent["seq"]), strict=True))
+    return Seen(received["t"] / _NS, (received["t"] - sent["shown"]) / _NS, wrong <= _MAX_WRONG)
 
 
 def _without_candidates(sdp: str) -> str:

@@ -1,4 +1,4 @@
-"""What the scene shows: a bar that moves over noise, so that a stale or broken picture is told from the right one."""
+"""The pictures of the scene: a bar that moves over noise, so that a stale or corrupt picture is detected."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOISE = 25.0
 
 
 class ScenePictures:
-    """Picture ``number``, always the same for a number."""
+    """The pictures by number, the same in each run."""
 
     def __init__(self) -> None:
         noise = np.random.default_rng(7).normal(0, _NOISE, (_TEXTURES, HEIGHT, WIDTH, 1))
@@ -29,7 +29,7 @@ class ScenePictures:
 
 
 def thumbnail(luma: NDArray[np.uint8]) -> list[int]:
-    """Mean of each column of blocks, which noise hardly moves. ``luma`` is (height, width), of any size."""
+    """Mean of each column of blocks, which noise hardly affects. ``luma`` is (height, width), of any size."""
     columns = np.array_split(luma.mean(axis=0, dtype=np.float64), WIDTH // _BLOCK)
     return [round(column.mean()) for column in columns]
 

@@ -1,4 +1,4 @@
-"""Serves one viewer the scene, in a process of its own: reads an offer, prints the answer and what it sends.
+"""Serves the scene to one viewer, in its own process: reads an offer, prints the answer and what is sent.
 
 The argument is JSON: ``codec``, ``bitrate``, ``udp_ports``, ``public_address``, ``relay_only`` and ``servers`` (url,
 user, password each).
@@ -16,42 +16,50 @@ from typing import Any
 from realtime_engine.infra.encoding import Codec
 from realtime_engine.infra.frame import Frame, FrameId
 from realtime_engine.infra.publisher import FramePublisher
-from realtime_engine.infra.webrtc import IceConfig, IceServer, NoCandidatesError, SharedVideo, UdpPorts, ViewerPeer
+from realtime_engine.infra.webrtc import (
+    IceConfig,
+    IceServer,
+    NoCandidatesError,
+    PeerOptions,
+    SharedVideo,
+    UdpPorts,
+    ViewerPeer,
+)
 
 from .scene_picture import FPS, ScenePictures
 
 _REPORT_S = 0.1
 
 
-def say(**record: Any) -> None:
+def write(**record: Any) -> None:
     sys.stdout.write(json.dumps(record) + "\n")
     sys.stdout.flush()
 
 
 async def show(source: FramePublisher) -> None:
-    """A picture each frame interval; its identity says when it was shown."""
+    """Publish a picture each frame interval; its identity has the time of publication."""
     pictures = ScenePictures()
     loop = asyncio.get_running_loop()
-    begun = loop.time()
+    started = loop.time()
     number = 0
     while True:
         shown = time.monotonic_ns()
         source.publish(Frame(pictures[number], FrameId("scene", 1, number, 0, str(shown))))
         number += 1
-        await asyncio.sleep(begun + number / FPS - loop.time())
+        await asyncio.sleep(started + number / FPS - loop.time())
 
 
 async def report(peer: ViewerPeer) -> None:
     while True:
         stats = await peer._sender.getStats()
         sent = sum(entry.bytesSent for entry in stats.values() if entry.type == "transport")
-        say(sent_bytes=sent, t=time.monotonic_ns())
+        write(sent_bytes=sent, t=time.monotonic_ns())
         await asyncio.sleep(_REPORT_S)
 
 
-def note_sent(rtp: int, frame_id: FrameId) -> None:
-    """Instead of telling the viewer, whose data channel suffers with the rest."""
-    say(rtp=rtp, seq=frame_id.seq, shown=int(frame_id.action_id or 0))
+def report_sent(rtp: int, frame_id: FrameId) -> None:
+    """Print the identity instead of sending it to the viewer, whose data channel is impaired too."""
+    write(rtp=rtp, seq=frame_id.seq, shown=int(frame_id.action_id or 0))
 
 
 async def main(options: dict[str, Any]) -> None:
@@ -64,11 +72,11 @@ async def main(options: dict[str, Any]) -> None:
     )
     source = FramePublisher()
     video = SharedVideo(source, fps=FPS, bitrate=options.get("bitrate"))
-    say(ready=True)
+    write(ready=True)
     lines = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     offer = json.loads(await lines.readline())
-    begun = time.monotonic()
+    started = time.monotonic()
     codecs = [Codec[options.get("codec", "VP8")]]
     closed = asyncio.Event()
     try:
@@ -76,15 +84,15 @@ async def main(options: dict[str, Any]) -> None:
             offer,
             source=video,
             on_controls=lambda text: [text],
-            on_closed=lambda reason: (say(closed=reason.value), closed.set())[0],
+            on_closed=lambda reason: (write(closed=reason.value), closed.set())[0],
             codecs=codecs,
-            ice=ice,
-            message=note_sent,
+            options=PeerOptions(ice=ice),
+            message=report_sent,
         )
     except NoCandidatesError as error:
-        say(refused=str(error), took_s=time.monotonic() - begun)
+        write(refused=str(error), took_s=time.monotonic() - started)
         return
-    say(answer=peer.answer, took_s=time.monotonic() - begun)
+    write(answer=peer.answer, took_s=time.monotonic() - started)
     tasks = [asyncio.create_task(show(source)), asyncio.create_task(report(peer))]
     await lines.read()  # until the test is over
     for task in tasks:

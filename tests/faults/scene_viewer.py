@@ -1,4 +1,4 @@
-"""Watches the scene, in a process of its own: prints an offer, reads the answer, and then a thumbnail a picture."""
+"""Watches the scene, in its own process: prints an offer, reads the answer, and prints a thumbnail per picture."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from realtime_engine.infra.webrtc import PeerClosedError, WebRtcReceiver
 from .scene_picture import thumbnail
 
 
-def say(**record: Any) -> None:
+def write(**record: Any) -> None:
     sys.stdout.write(json.dumps(record) + "\n")
     sys.stdout.flush()
 
 
 async def main(codec: str) -> None:
     receiver = WebRtcReceiver(codecs=[Codec[codec]])
-    say(offer=await receiver.offer())
+    write(offer=await receiver.offer())
     await receiver.set_answer(json.loads(await asyncio.to_thread(sys.stdin.readline)))
     try:
         while True:
             frame = await receiver.next_frame()
-            say(rtp=frame.rtp, t=frame.received_ns, thumbnail=thumbnail(frame.luma()))
+            write(rtp=frame.rtp, t=frame.received_ns, thumbnail=thumbnail(frame.luma()))
     except PeerClosedError as error:
-        say(lost=str(error))
+        write(lost=str(error))
 
 
 if __name__ == "__main__":

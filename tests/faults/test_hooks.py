@@ -1,4 +1,4 @@
-"""A thousand exceptions in every hook: the loop lives on and bystanders hardly notice."""
+"""A thousand exceptions in every hook: the loop continues, and other sessions lose almost nothing."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ MODEL_CASES = [
     for name in ENGINES
     for hook in MODEL_HOOKS
     if name != "scripted"
-    and not (name in REPLICAS and hook == "seed")  # every child's row is 0: a case of its own below
+    and not (name in REPLICAS and hook == "seed")  # every child's row is 0: tested separately below
 ]
 
 
@@ -68,7 +68,7 @@ class Target:
 
 
 def _torment(served: Served, plan: FaultPlan, target: Target) -> int:
-    """Let the bad session live, ask for everything and die, again and again; returns the longest silence in ticks."""
+    """Attach, use and detach the bad session repeatedly; returns the longest gap of a bystander in ticks."""
     silence = dict.fromkeys(BYSTANDERS, 0)
     worst, style = 0, 0
 
@@ -97,17 +97,17 @@ def _run_case(served: Served, plan: FaultPlan, target: Target) -> None:
     worst = _torment(served, plan, target)
     ticks = served.monitor.ticks - begin
     assert not served.ended, f"the loop ended: {served.error!r}"
-    assert worst <= 3, f"a bystander was silent for {worst} ticks in a row"
+    assert worst <= 3, f"a bystander got no chunk for {worst} ticks in a row"
     for name in BYSTANDERS:
         gained = len(served.chunks(name)) - before[name]
         assert gained >= 0.99 * ticks, f"{name} kept {gained} of {ticks} chunks"
-        assert served.events(name) == [Attached(name, epoch=1)], "a bystander was blamed"
+        assert served.events(name) == [Attached(name, epoch=1)], "a failure was attributed to a bystander"
         assert [chunk.seq for chunk in served.chunks(name)] == list(range(len(served.chunks(name))))
-    told = [event for event in served.events("bad") if isinstance(event, (Failed, Rejected))]
-    assert told, "the failing session was told nothing"
+    failures = [event for event in served.events("bad") if isinstance(event, (Failed, Rejected))]
+    assert failures, "the failing session got no event"
     target.armed = False
     served.do(Detach("bad"))
-    served.pump(800)  # time for what is retried with back-off
+    served.pump(800)  # for what is retried with back-off
     served.do(Attach("bad", {"seed": 2}))
     served.pump(3)
     assert isinstance([item for item in served.items("bad") if not isinstance(item, Chunk)][-1], Attached)
@@ -145,8 +145,8 @@ def test_a_replica_child_that_cannot_seed(name: str) -> None:
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError])
 @pytest.mark.parametrize("hook", ["hot", "deferred", "encode", "seed", "detach"])
 @pytest.mark.parametrize("name", [name for name in ENGINES if name not in ("scripted", *REPLICAS)])
-def test_exceptions_that_are_no_exception(name: str, hook: str, error: type[BaseException]) -> None:
-    """Thirty rounds of what would end an interpreter, in every hook of a model."""
+def test_base_exceptions_in_hooks(name: str, hook: str, error: type[BaseException]) -> None:
+    """Thirty exceptions that would end an interpreter, in every hook of a model."""
     target = Target(hook, error)
     plan = FaultPlan(target)
     with Served(ENGINES[name](4, FaultPlan(), plan)) as served:
@@ -159,9 +159,9 @@ def test_exceptions_that_are_no_exception(name: str, hook: str, error: type[Base
             served.do(Action("bad", {"style": style}))
             if hook == "detach":
                 served.do(Detach("bad"))
-        deadline = time.monotonic() + 10  # an encode fails on a thread of its own, in its own time
+        deadline = time.monotonic() + 10  # an encode fails on its own thread, asynchronously
         while not any(isinstance(event, (Failed, Rejected)) for event in served.events("bad")):
-            assert time.monotonic() < deadline, "the failure was told to nobody"
+            assert time.monotonic() < deadline, "the failure was not reported"
             served.pump()
         assert plan.raised
         for bystander in BYSTANDERS:
@@ -172,7 +172,7 @@ def test_exceptions_that_are_no_exception(name: str, hook: str, error: type[Base
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
 @pytest.mark.parametrize("hook", ["attach", "hot", "finalize"])
 @pytest.mark.parametrize("name", REPLICAS)
-def test_a_replica_child_that_wants_to_end_the_process(name: str, hook: str, error: type[BaseException]) -> None:
+def test_a_replica_child_that_raises_system_exit(name: str, hook: str, error: type[BaseException]) -> None:
     target = Target(hook, error)
     plan = FaultPlan(target)
     with Served(ENGINES[name](4, plan, plan)) as served:
@@ -186,11 +186,11 @@ def test_a_replica_child_that_wants_to_end_the_process(name: str, hook: str, err
             assert [chunk.output.age for chunk in chunks] == list(range(len(chunks))), "a bystander lost a chunk"
 
 
-# -- failing, told, out
+# -- from the first failure to the end of the session
 
 
 @pytest.mark.parametrize("name", list(ENGINES))
-def test_ten_failures_in_a_row_are_told_and_end_the_session(name: str) -> None:
+def test_ten_failures_in_a_row_are_reported_and_end_the_session(name: str) -> None:
     target = Target("step")
     plan = FaultPlan(target)
     with Served(ENGINES[name](4, plan, FaultPlan())) as served:
@@ -238,7 +238,7 @@ def test_a_transient_error_costs_only_the_failed_ticks(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", list(ENGINES))
-def test_a_session_that_fails_every_other_time_does_not_drag_the_others_along(name: str) -> None:
+def test_a_session_that_fails_every_other_step_does_not_affect_the_others(name: str) -> None:
     calls = 0
 
     def decide(hook: str, ids: Collection[str]) -> BaseException | None:
@@ -256,11 +256,11 @@ def test_a_session_that_fails_every_other_time_does_not_drag_the_others_along(na
         for bystander in BYSTANDERS:
             assert len(served.chunks(bystander)) >= 0.99 * served.monitor.ticks
         depth = served.engine.manifest().pipeline_depth_chunks
-        assert served.monitor.steps <= 2 * depth * served.monitor.ticks + 60, "the batch is searched again and again"
+        assert served.monitor.steps <= 2 * depth * served.monitor.ticks + 60, "the batch is bisected again and again"
 
 
 @pytest.mark.parametrize("name", list(ENGINES))
-def test_when_the_engine_fails_everybody_it_is_over_for_everybody(name: str) -> None:
+def test_an_engine_that_fails_every_session_ends_every_session(name: str) -> None:
     plan = FaultPlan()
     with Served(ENGINES[name](8, plan, FaultPlan())) as served:
         names = [f"s{number}" for number in range(8)]
@@ -273,11 +273,11 @@ def test_when_the_engine_fails_everybody_it_is_over_for_everybody(name: str) -> 
         assert served.engine.active_sessions == 0
         steps, raised = served.monitor.steps, plan.raised
         served.pump(5)
-        assert (served.monitor.steps, plan.raised) == (steps, raised), "a dead engine is stepped for ever"
+        assert (served.monitor.steps, plan.raised) == (steps, raised), "a failed engine is stepped forever"
         assert served.clock.waits[-1] is None
 
 
-def test_a_pipeline_that_dies_while_everybody_is_paused_does_not_end_the_loop() -> None:
+def test_a_pipeline_that_dies_while_all_sessions_are_paused_does_not_end_the_loop() -> None:
 
     plan = FaultPlan()
     with Served(ENGINES["pipelined"](2, plan, FaultPlan())) as served:
@@ -286,11 +286,11 @@ def test_a_pipeline_that_dies_while_everybody_is_paused_does_not_end_the_loop() 
         served.do(SetActive("a", False))
         served.pump(5)
         assert plan.raised < 100
-        assert served.clock.waits[-1] is None, "a dead pipeline is flushed for ever"
+        assert served.clock.waits[-1] is None, "a failed pipeline is flushed forever"
         assert [type(event).__name__ for event in served.events("a")] == ["Attached", "ActiveChanged"]
 
 
-def test_a_seed_that_is_never_ready_harms_nobody() -> None:
+def test_a_seed_that_is_never_ready_affects_no_other_session() -> None:
     class Never(EchoModel):
         def seed_ready(self, pending: Mapping[int, Any]) -> bool:
             raise SystemExit(1)
@@ -305,7 +305,7 @@ def test_a_seed_that_is_never_ready_harms_nobody() -> None:
 
 
 class Odd(ScriptedEngine):
-    """Answers with rubbish whenever ``bad`` is due."""
+    """Returns a wrong type whenever ``bad`` is due."""
 
     rubbish: Any = None
 
@@ -330,7 +330,7 @@ def test_a_wrong_return_type_is_the_culprits_failure(rubbish: Any) -> None:
 
 
 @pytest.mark.parametrize("hook", ["attach", "step", "finalize", "detach", "reset"])
-def test_async_hooks_are_refused_and_the_loop_lives(hook: str) -> None:
+def test_async_hooks_are_refused_and_the_loop_continues(hook: str) -> None:
     async def hanging(*args: Any) -> None:
         await asyncio.Event().wait()
 
@@ -341,18 +341,18 @@ def test_async_hooks_are_refused_and_the_loop_lives(hook: str) -> None:
         served.pump(2)
         served.do(Reset("a"))
         served.pump(12)
-        told = [event for event in served.events("a") if isinstance(event, (Failed, Rejected))]
+        failures = [event for event in served.events("a") if isinstance(event, (Failed, Rejected))]
         if hook == "attach":
-            assert "async def" in told[0].reason  # type: ignore[union-attr]
+            assert "async def" in failures[0].reason  # type: ignore[union-attr]
         elif hook != "detach":
-            assert "async def" in told[0].error  # type: ignore[union-attr]
+            assert "async def" in failures[0].error  # type: ignore[union-attr]
     assert served.ended and served.error is None
 
 
 def test_results_for_foreign_ids_a_thousand_times() -> None:
     class Strays(ScriptedEngine):
         def step(self, due: Mapping[str, Any]) -> list[StepResult]:
-            strays = [StepResult("nobody", 1), StepResult("", 2)]
+            strays = [StepResult("unknown", 1), StepResult("", 2)]
             return strays + super().step(due)
 
     with Served(Strays()) as served:
@@ -363,10 +363,10 @@ def test_results_for_foreign_ids_a_thousand_times() -> None:
         assert served.monitor.snapshot().foreign == 2 * served.monitor.ticks
 
 
-def test_a_step_failure_that_names_strangers_harms_nobody() -> None:
+def test_a_step_failure_that_names_unknown_sessions_affects_no_session() -> None:
     class Confused(ScriptedEngine):
         def step(self, due: Mapping[str, Any]) -> list[StepResult]:
-            raise StepFailure({"nobody": RuntimeError("x"), "": None}, super().step(due))  # type: ignore[dict-item]
+            raise StepFailure({"unknown": RuntimeError("x"), "": None}, super().step(due))  # type: ignore[dict-item]
 
     with Served(Confused()) as served:
         attach_all(served, *BYSTANDERS)
@@ -377,7 +377,7 @@ def test_a_step_failure_that_names_strangers_harms_nobody() -> None:
 
 
 class Unspeakable(Exception):
-    """Not even its text can be had."""
+    """An error whose text raises."""
 
     def __str__(self) -> str:
         raise RuntimeError("no text")
@@ -446,7 +446,7 @@ def test_edges_that_wait_for_an_encode_survive_a_failed_step(options: dict[str, 
         assert seen == ["press", "release"]
 
 
-def test_an_encode_that_always_fails_on_its_thread_is_told_and_bounded() -> None:
+def test_an_encode_that_always_fails_on_its_thread_is_reported_and_bounded() -> None:
     """The row alternates between an encode that fails and chunks of the old value, or the session ends."""
 
     plan = FaultPlan(lambda hook, ids: OSError("no text model") if hook == "encode" and "bad" in ids else None)
@@ -455,7 +455,7 @@ def test_an_encode_that_always_fails_on_its_thread_is_told_and_bounded() -> None
         served.do(Action("bad", {"style": 1}))
         served.pump(300)
         failures = [event for event in served.events("bad") if isinstance(event, Failed)]
-        assert failures, "nobody told the session"
+        assert failures, "the failure was not reported"
         assert failures[-1].fatal or plan.raised <= 0.25 * served.monitor.ticks, "the encode is retried at full rate"
         for bystander in BYSTANDERS:
             assert len(served.chunks(bystander)) >= 0.99 * served.monitor.ticks
@@ -469,9 +469,9 @@ def test_a_row_whose_encode_failed_on_its_thread_is_not_lost(error: type[BaseExc
         attach_all(served, *BYSTANDERS, "bad")
         plan.fail("encode", error("once"), session_id="bad", times=1)
         served.do(Action("bad", {"style": 1}), *(Action(who, {"style": 2}) for who in BYSTANDERS))
-        deadline = time.monotonic() + 30  # the encodes end on a thread of their own, in their own time
+        deadline = time.monotonic() + 30  # the encodes end on their own thread, asynchronously
         while any(served.chunks(who)[-1].seq <= 150 for who in (*BYSTANDERS, "bad")):
-            assert time.monotonic() < deadline, "a session sits out for ever"
+            assert time.monotonic() < deadline, "a session is skipped forever"
             served.pump()
 
 
@@ -532,7 +532,7 @@ def test_one_cause_logs_one_line_a_second_with_a_count(hook: str, caplog: pytest
     lines = [record.getMessage() for record in caplog.records]
     assert 10 <= len(lines) <= 12 + 1, lines
     assert plan.raised > 1000
-    assert "more" in lines[1], "the lines held back are not counted"
+    assert "more" in lines[1], "suppressed lines are not counted"
 
 
 def test_a_failing_attach_does_not_flood_the_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -553,7 +553,7 @@ def test_attach_is_not_retried_by_the_loop() -> None:
         assert plan.raised == 1
 
 
-def test_admission_is_no_error_worth_a_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refused_admission_is_not_logged_as_an_error(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG), Served(ScriptedEngine(max_sessions=1)) as served:
         served.do(Attach("a"), Attach("b"))
         assert not [record for record in caplog.records if record.levelno >= logging.WARNING]

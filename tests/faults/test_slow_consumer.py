@@ -1,4 +1,4 @@
-"""Slow readers and busy senders: neither costs anybody else anything."""
+"""Slow readers and busy senders affect no other session."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_a_consumer_20_times_slower_costs_the_others_no_chunk() -> None:
     assert len(seen["slow"]) < 20
 
 
-def test_drops_are_the_slow_ones_own_and_the_oldest_go_first() -> None:
+def test_only_the_slow_consumer_loses_chunks_oldest_first() -> None:
     with Served(ScriptedEngine(), maxsize=5) as served:
         slow = served.outbox.session("slow")
         served.inbox.put_nowait(Attach("slow"))
@@ -79,20 +79,20 @@ def test_drops_are_the_slow_ones_own_and_the_oldest_go_first() -> None:
 
 def test_a_consumer_that_never_reads_holds_a_bounded_number_of_chunks_and_every_event() -> None:
     with Served(ScriptedEngine(), maxsize=3) as served:
-        deaf = served.outbox.session("deaf")
-        served.inbox.put_nowait(Attach("deaf"))
+        stuck = served.outbox.session("stuck")
+        served.inbox.put_nowait(Attach("stuck"))
         served.pump()
         for number in range(200):
-            served.inbox.put_nowait(SetActive("deaf", number % 2 == 1))
+            served.inbox.put_nowait(SetActive("stuck", number % 2 == 1))
             served.pump(2)
         assert served.outbox.statistics().chunks == 3
-        items = [deaf.get_nowait() for _ in range(201 + 3)]
+        items = [stuck.get_nowait() for _ in range(201 + 3)]
         assert sum(not isinstance(item, Chunk) for item in items) == 201
-        assert deaf.dropped > 50
+        assert stuck.dropped > 50
 
 
 class Tally(ScriptedEngine):
-    """Keeps the edges that reach it, by session, and says when all have come."""
+    """Records the edges by session, and sets ``complete`` when all have arrived."""
 
     def __init__(self, expected: int) -> None:
         super().__init__(max_sessions=SENDERS)
@@ -111,7 +111,7 @@ class Tally(ScriptedEngine):
 
 
 async def test_eight_threads_put_a_hundred_thousand_messages_and_none_is_lost() -> None:
-    """A quarter are Actions with one edge, the others are refused; every single one is accounted for."""
+    """A quarter are actions with one edge, the others are refused; each is accounted for."""
     each = MESSAGES // SENDERS
     edges = each // 4  # fewer than a session holds between two steps, however long a step takes here
     engine, inbox, outbox, stop = Tally(edges * SENDERS), Inbox(), Outbox(maxsize=2), asyncio.Event()
@@ -126,12 +126,12 @@ async def test_eight_threads_put_a_hundred_thousand_messages_and_none_is_lost() 
             if number % 4 == 0:
                 inbox.put_nowait(Action(name, {}, events=[number]))
             else:
-                inbox.put_nowait(Action(f"ghost-{name}"))
+                inbox.put_nowait(Action(f"unknown-{name}"))
 
     refused = dict.fromkeys(names, 0)
 
     async def count(name: str) -> None:
-        async for item in outbox.session(f"ghost-{name}"):
+        async for item in outbox.session(f"unknown-{name}"):
             refused[name] += isinstance(item, Rejected)
             if refused[name] == each - edges:
                 return

@@ -41,13 +41,13 @@ def test_odd_sides_repeat_their_last_line(size: tuple[int, int]) -> None:
     assert np.array_equal(to_i420(pixels), to_i420(grown))
 
 
-def test_rgb_comes_back() -> None:
+def test_rgb_survives_a_round_trip() -> None:
     pixels = np.full((6, 8, 3), (200, 90, 40), np.uint8)
     assert np.abs(from_i420(to_i420(pixels)).astype(int) - pixels).max() <= 3
 
 
 @pytest.mark.parametrize("pixels", [np.zeros((4, 4), np.uint8), np.zeros((4, 4, 3), np.float32)])
-def test_other_pixels_are_refused_by_name(pixels: np.ndarray) -> None:
+def test_other_arrays_are_refused(pixels: np.ndarray) -> None:
     with pytest.raises(ValueError, match=str(pixels.dtype)):
         to_i420(pixels)
 
@@ -74,19 +74,19 @@ def test_scaling_by_half_averages_each_plane() -> None:
         assert np.abs(half - means).max() <= 1
 
 
-def test_planes_of_the_wanted_size_are_not_copied() -> None:
+def test_planes_of_the_target_size_are_not_copied() -> None:
     planes = to_i420(noise(16, 24))
     assert scale_i420(planes, 1) is planes
     assert scale_i420(planes, 1.01) is planes
 
 
 @pytest.mark.parametrize("factor", [0, -1, float("nan")])
-def test_impossible_factors_are_refused(factor: float) -> None:
+def test_invalid_factors_are_refused(factor: float) -> None:
     with pytest.raises(ValueError, match="above 0"):
         scale_i420(to_i420(noise(4, 4)), factor)
 
 
-def test_what_is_no_i420_is_refused() -> None:
+def test_arrays_other_than_i420_are_refused() -> None:
     with pytest.raises(ValueError, match=r"\(4, 4\)"):
         scale_i420(np.zeros((4, 4), np.uint8), 0.5)
 
@@ -113,7 +113,7 @@ def flat(height: int, width: int) -> np.ndarray:
         ((4000, 10), 16, (16, 2)),
     ],
 )
-def test_the_longer_side_is_bounded_and_the_shape_kept(
+def test_the_longer_side_is_limited_and_the_aspect_ratio_kept(
     size: tuple[int, int], most: int, fitted: tuple[int, int]
 ) -> None:
     assert fit(*size, most) == fitted
@@ -122,7 +122,7 @@ def test_the_longer_side_is_bounded_and_the_shape_kept(
 @pytest.mark.parametrize("matrix", ["ITU601", "ITU709"])
 @pytest.mark.parametrize("layout", ["yuv420p", "yuvj420p", "yuv444p"])
 @pytest.mark.parametrize("most", [64, 32])
-def test_colours_come_out_as_they_went_in(matrix: str, layout: str, most: int) -> None:
+def test_colors_are_preserved(matrix: str, layout: str, most: int) -> None:
     rgb = to_rgb(image(flat(48, 64), matrix=matrix, layout=layout), most)
     assert rgb.shape == (most * 3 // 4, most, 3) and rgb.dtype == np.uint8
     assert np.abs(rgb.astype(int) - flat(1, 1)).max() <= 4
@@ -135,26 +135,26 @@ def test_odd_sizes_are_kept(size: tuple[int, int]) -> None:
     assert np.abs(rgb.astype(int) - flat(1, 1)).max() <= 4
 
 
-def test_a_picture_of_padded_rows_is_not_sheared() -> None:
+def test_padded_rows_are_handled() -> None:
     pixels = picture(3, 326, 180)  # a width that decoders pad
     rgb = to_rgb(image(pixels), 640)
     assert psnr(rgb[..., 1], pixels[..., 1]) > 30
 
 
-def test_scaling_is_the_mean_of_what_it_covers() -> None:
+def test_scaling_averages_pixels() -> None:
     pixels = picture(3, 320, 180)
     expected = pixels.reshape(90, 2, 160, 2, 3).mean((1, 3))
     assert psnr(to_rgb(image(pixels), 160), expected) > 30
 
 
-def test_a_picture_that_nobody_means_is_refused() -> None:
+def test_a_huge_picture_is_refused() -> None:
     with pytest.raises(ValueError, match="16384x8192 is too large"):
         to_rgb(av.VideoFrame(16384, 8192, "gray"), 640)
 
 
 @pytest.mark.parametrize("layout", ["yuv420p", "yuv444p"])
-def test_a_picture_of_unknown_colours_is_shown_all_the_same(layout: str) -> None:
-    """Whoever sends says what matrix it is; swscale takes a few, and refuses the frame otherwise."""
+def test_an_unknown_color_space_is_taken_for_bt601(layout: str) -> None:
+    """The sender states the matrix; swscale supports a few, and refuses a frame with another."""
     pixels = flat(32, 48)
     for matrix in range(256):
         frame = image(pixels, layout=layout)

@@ -51,7 +51,7 @@ def test_a_tensor_on_a_gpu_becomes_the_same_planes(torch: FakeTensors, layout: s
 
 
 @pytest.mark.parametrize("channels", [1, 4])
-def test_grey_and_alpha_on_a_gpu(torch: FakeTensors, channels: int) -> None:
+def test_gray_and_alpha_on_a_gpu(torch: FakeTensors, channels: int) -> None:
     given = values("tchw", "zero_one", c=channels)
     (first, *_) = Converter("tchw", "zero_one")(torch.on_device(given))
     assert levels_apart(first.planes(), to_i420(to_frames(given, "tchw", "zero_one")[0])) <= 1
@@ -94,18 +94,18 @@ def test_one_and_a_half_bytes_per_pixel_cross_to_the_host(torch: FakeTensors) ->
         (np.zeros((3, 4, 4), np.float32), "float32", "zero_one", "4 axes"),
     ],
 )
-def test_a_tensor_that_does_not_fit_is_refused_as_an_array_is(
+def test_a_tensor_that_does_not_fit_is_refused_like_an_array(
     torch: FakeTensors, array: np.ndarray, dtype: str, value_range: str, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
         Converter("tchw", value_range)(torch.on_device(array, getattr(torch, dtype)))
 
 
-def test_no_frames_on_a_gpu_are_no_pictures(torch: FakeTensors) -> None:
+def test_zero_frames_on_a_gpu_are_allowed(torch: FakeTensors) -> None:
     assert Converter("tchw", "zero_one")(torch.on_device(values("tchw", "zero_one", t=0))) == []
 
 
-def test_an_array_is_not_copied_when_it_is_a_picture_already() -> None:
+def test_an_rgb_array_is_not_copied() -> None:
     copies = CopyStats()
     convert = Converter("thwc", "uint8", copies)
     output = values("thwc", "uint8")

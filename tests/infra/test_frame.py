@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -26,7 +28,7 @@ def test_a_frame_of_pixels_makes_planes_once() -> None:
     assert tally.ns > 0
 
 
-def test_bare_pixels_make_a_frame_too() -> None:
+def test_a_frame_can_be_made_from_an_array() -> None:
     frame = Frame(PIXELS, ID)
     assert (frame.height, frame.width) == (9, 14)
     assert np.array_equal(frame.planes(), to_i420(PIXELS))
@@ -64,7 +66,7 @@ def test_many_threads_share_one_conversion() -> None:
     assert copies.snapshot()[Copy.RGB_TO_I420].times == 1
 
 
-def test_what_fails_is_not_counted() -> None:
+def test_a_failed_conversion_is_not_counted() -> None:
     copies = CopyStats()
     with pytest.raises(ValueError, match="float32"):
         Picture(np.zeros((4, 4, 3), np.float32), copies).planes()  # type: ignore[arg-type]
@@ -81,3 +83,9 @@ def test_each_scale_is_made_once_and_counted() -> None:
     assert frame.planes(0.25).shape != half.shape
     tallies = copies.snapshot()
     assert (tallies[Copy.RGB_TO_I420].times, tallies[Copy.SCALE].times) == (1, 2)
+
+
+def test_importing_a_frame_does_not_load_opencv_and_pyav() -> None:
+    code = "import sys, realtime_engine.infra.frame; print(*({'av', 'cv2'} & set(sys.modules)))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == ""

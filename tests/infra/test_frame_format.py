@@ -32,10 +32,10 @@ def reference(output: np.ndarray, layout: str, value_range: str) -> list[np.ndar
     frames = []
     for t in range(size.get("t", 1)):
         frame = np.zeros((size["h"], size["w"] * views, 3), dtype=np.uint8)
-        for v, y, x, colour in np.ndindex(views, size["h"], size["w"], 3):
-            at = {"b": 0, "v": v, "t": t, "h": y, "w": x, "c": colour if channels >= 3 else 0}
+        for v, y, x, channel in np.ndindex(views, size["h"], size["w"], 3):
+            at = {"b": 0, "v": v, "t": t, "h": y, "w": x, "c": channel if channels >= 3 else 0}
             value = output[tuple(at[axis] for axis in layout)]
-            frame[y, v * size["w"] + x, colour] = reference_value(value, value_range)
+            frame[y, v * size["w"] + x, channel] = reference_value(value, value_range)
         frames.append(frame)
     return frames
 
@@ -80,7 +80,7 @@ def test_every_layout_and_range_agrees_with_the_reference(layout: str, value_ran
     ),
     value_range=st.sampled_from(["zero_one", "minus_one_one"]),
 )
-def test_any_number_is_scaled_rounded_and_clipped_as_the_reference_does(output: np.ndarray, value_range: str) -> None:
+def test_any_number_is_scaled_rounded_and_clipped_like_the_reference(output: np.ndarray, value_range: str) -> None:
     before = output.copy()
     (frame,) = to_frames(output, "hwc", value_range)
     np.testing.assert_array_equal(frame, reference(output, "hwc", value_range)[0])
@@ -88,7 +88,7 @@ def test_any_number_is_scaled_rounded_and_clipped_as_the_reference_does(output: 
 
 
 @pytest.mark.parametrize("value_range", ["zero_one", "minus_one_one"])
-def test_every_byte_survives_the_way_there_and_back(value_range: str) -> None:
+def test_every_byte_survives_a_round_trip(value_range: str) -> None:
     values = np.arange(256, dtype=np.uint8).repeat(3).reshape(16, 16, 3)
     floats = values / np.float32(255) if value_range == "zero_one" else values / np.float32(127.5) - np.float32(1)
     np.testing.assert_array_equal(to_frames(floats, "hwc", value_range)[0], values)
@@ -100,7 +100,7 @@ def test_overflow_is_clipped_and_a_picture_of_nan_is_black() -> None:
     assert to_frames(np.float16(wild.clip(-6e4, 6e4)), "hwc", "minus_one_one")[0].ravel().tolist()[:3] == [255, 0, 0]
 
 
-def test_halves_go_to_the_even_neighbour() -> None:
+def test_halves_are_rounded_to_even() -> None:
     halves = (np.array([0.5, 1.5, 2.5, 253.5, 254.5, 0.0]) / 255).reshape(1, 2, 3)
     assert to_frames(halves, "hwc", "zero_one")[0].ravel().tolist() == [0, 2, 2, 254, 254, 0]
 
@@ -119,7 +119,7 @@ def test_a_mirrored_view_becomes_contiguous() -> None:
     np.testing.assert_array_equal(np.stack(frames), output)
 
 
-def test_no_frames_are_no_error() -> None:
+def test_zero_frames_are_allowed() -> None:
     assert to_frames(np.zeros((0, 4, 5, 3), np.uint8)) == []
 
 
@@ -145,7 +145,7 @@ class FakeTensor:
 
 
 @pytest.mark.parametrize("dtype", ["torch.float32", "torch.bfloat16"])
-def test_tensors_are_taken_without_torch(dtype: str) -> None:
+def test_tensors_are_converted_without_importing_torch(dtype: str) -> None:
     array = sample((3, 4, 5), "zero_one", "float32")
     np.testing.assert_array_equal(
         to_frames(FakeTensor(array, dtype), "chw", "zero_one")[0], to_frames(array, "chw", "zero_one")[0]
@@ -173,7 +173,7 @@ FLOATS = np.zeros((2, 4, 5, 3), np.float32)
         (np.zeros((1, 0, 1, 3, 4, 5), np.uint8), "bvtchw", "uint8", ["at least one pixel"]),
     ],
 )
-def test_what_does_not_fit_is_told_apart(output: np.ndarray, layout: str, value_range: str, words: list[str]) -> None:
+def test_errors_name_the_mismatch(output: np.ndarray, layout: str, value_range: str, words: list[str]) -> None:
     with pytest.raises(ValueError) as caught:
         to_frames(output, layout, value_range)
     for word in words:
@@ -182,7 +182,7 @@ def test_what_does_not_fit_is_told_apart(output: np.ndarray, layout: str, value_
 
 @pytest.mark.parametrize("channels", [3, 4])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_layout_that_can_be_no_other_is_guessed(layout: str, channels: int) -> None:
+def test_an_unambiguous_layout_is_guessed(layout: str, channels: int) -> None:
     shape = tuple((SIZES | {"c": channels, "h": 6, "w": 8, "t": 5})[axis] for axis in layout)
     assert guess_format(np.zeros(shape, np.uint8)) == (layout, "uint8")
 
@@ -190,7 +190,7 @@ def test_a_layout_that_can_be_no_other_is_guessed(layout: str, channels: int) ->
 @pytest.mark.parametrize(
     ("shape", "dtype", "words"),
     [
-        ((3, 8, 3), "uint8", ["hwc and chw fit", "say which"]),
+        ((3, 8, 3), "uint8", ["hwc and chw fit", "declare the layout"]),
         ((2, 3, 8, 3), "uint8", ["thwc and tchw fit"]),
         ((2, 4, 8, 3), "uint8", ["thwc and tchw fit"]),
         ((8, 8), "uint8", ["none fits"]),
@@ -202,7 +202,7 @@ def test_a_layout_that_can_be_no_other_is_guessed(layout: str, channels: int) ->
         ((8, 8, 3), "int64", ["value range", "convert"]),
     ],
 )
-def test_nothing_is_guessed_that_could_be_otherwise(shape: tuple[int, ...], dtype: str, words: list[str]) -> None:
+def test_an_ambiguous_format_is_not_guessed(shape: tuple[int, ...], dtype: str, words: list[str]) -> None:
     with pytest.raises(ValueError) as caught:
         guess_format(np.zeros(shape, dtype))
     for word in words:

@@ -33,7 +33,7 @@ HIDDEN = {"simplejpeg": [], "cv2": ["simplejpeg"], "PIL": ["simplejpeg", "cv2"]}
 
 
 @pytest.mark.parametrize("backend", list(HIDDEN))
-def test_each_backend_gives_the_picture_back(
+def test_each_backend_encodes_the_picture(
     backend: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in HIDDEN[backend]:
@@ -63,12 +63,12 @@ def test_quality_decides_the_size() -> None:
 
 
 @pytest.mark.parametrize("quality", [0, 101, 80.0, True])
-def test_a_wrong_quality_is_refused(quality: int) -> None:
+def test_a_quality_out_of_range_is_refused(quality: int) -> None:
     with pytest.raises(ValueError, match="from 1 to 100"):
         JpegEncoder(quality)
 
 
-def test_a_view_that_is_not_contiguous_is_encoded_as_it_looks() -> None:
+def test_a_view_that_is_not_contiguous_is_encoded_correctly() -> None:
     pixels = picture()
     encoder = JpegEncoder()
     assert encoder.encode(pixels[:, ::-1]) == encoder.encode(pixels[:, ::-1].copy())
@@ -83,7 +83,7 @@ def test_a_view_that_is_not_contiguous_is_encoded_as_it_looks() -> None:
         np.zeros((0, 4, 3), np.uint8),
     ],
 )
-def test_what_is_no_picture_is_named(pixels: np.ndarray) -> None:
+def test_other_arrays_are_refused(pixels: np.ndarray) -> None:
     with pytest.raises(ValueError, match="shape .* dtype .* expected"):
         JpegEncoder().encode(pixels)
 
@@ -162,7 +162,7 @@ async def test_nothing_is_encoded_without_viewers(frames: FramePublisher, pool: 
     assert encoder.brightness == [0, 2]
 
 
-async def test_a_frame_superseded_before_its_encode_began_is_not_encoded(
+async def test_a_frame_superseded_before_its_encode_is_not_encoded(
     frames: FramePublisher, pool: ThreadPoolExecutor
 ) -> None:
     encoder = CountingEncoder()
@@ -180,7 +180,7 @@ async def test_a_frame_superseded_before_its_encode_began_is_not_encoded(
     assert encoder.brightness == [3, 4]
 
 
-async def test_a_reset_during_an_encode_keeps_its_picture_from_everybody(
+async def test_a_picture_whose_epoch_ends_during_its_encode_is_not_delivered(
     frames: FramePublisher, pool: ThreadPoolExecutor
 ) -> None:
     encoder = CountingEncoder()
@@ -197,9 +197,7 @@ async def test_a_reset_during_an_encode_keeps_its_picture_from_everybody(
     assert jpegs.statistics().refused == 1
 
 
-async def test_a_reset_takes_back_a_picture_that_was_not_fetched(
-    frames: FramePublisher, pool: ThreadPoolExecutor
-) -> None:
+async def test_a_reset_withdraws_an_unfetched_picture(frames: FramePublisher, pool: ThreadPoolExecutor) -> None:
     jpegs = JpegPublisher(frames, CountingEncoder(), pool)
     with jpegs.subscribe() as fetches, jpegs.subscribe() as sleeps:
         frames.publish(make_frame(1, epoch=1))
@@ -210,9 +208,7 @@ async def test_a_reset_takes_back_a_picture_that_was_not_fetched(
         assert sleeps.next_nowait() is None
 
 
-async def test_the_end_of_the_frames_is_the_end_of_the_pictures(
-    frames: FramePublisher, pool: ThreadPoolExecutor
-) -> None:
+async def test_the_end_of_the_frames_ends_the_pictures(frames: FramePublisher, pool: ThreadPoolExecutor) -> None:
     jpegs = JpegPublisher(frames, CountingEncoder(), pool)
     with jpegs.subscribe() as viewer:
         frames.publish(make_frame(8))
@@ -222,14 +218,14 @@ async def test_the_end_of_the_frames_is_the_end_of_the_pictures(
             await asyncio.wait_for(viewer.next(), 10)
 
 
-async def test_a_viewer_that_comes_after_the_end_is_told(frames: FramePublisher, pool: ThreadPoolExecutor) -> None:
+async def test_subscribing_after_the_end_raises(frames: FramePublisher, pool: ThreadPoolExecutor) -> None:
     jpegs = JpegPublisher(frames, CountingEncoder(), pool)
     frames.close()
     with jpegs.subscribe() as viewer, pytest.raises(PublisherClosed):
         await asyncio.wait_for(viewer.next(), 10)
 
 
-async def test_a_frame_that_cannot_be_encoded_is_logged_and_the_next_one_shown(
+async def test_a_frame_that_cannot_be_encoded_is_logged_and_skipped(
     frames: FramePublisher, pool: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture
 ) -> None:
     encoder = CountingEncoder()

@@ -88,7 +88,7 @@ def test_an_identity_survives_the_header(session_id: str, action: object) -> Non
 
 
 @pytest.mark.parametrize("text", ["", "session=s", "session=s;epoch=x;seq=0;index=0;action=", "hello world"])
-def test_another_text_is_no_identity(text: str) -> None:
+def test_another_text_is_refused_as_identity(text: str) -> None:
     with pytest.raises(ValueError, match="not the identity of a frame"):
         parse_frame_id(text)
 
@@ -107,9 +107,7 @@ async def test_a_body_opens_with_a_boundary_and_closes_each_part_with_one(
     assert (seq_of(first), seq_of(second)) == (0, 1)
 
 
-async def test_a_viewer_that_asks_late_gets_the_newest_picture(
-    frames: FramePublisher, pool: ThreadPoolExecutor
-) -> None:
+async def test_a_late_viewer_gets_the_newest_picture(frames: FramePublisher, pool: ThreadPoolExecutor) -> None:
     stream = stream_of(frames, pool)
     async with aclosing(stream.parts()) as slow, aclosing(stream.parts()) as quick:
         frames.publish(make_frame(0))
@@ -129,7 +127,7 @@ async def test_viewers_share_the_bytes_of_a_part(frames: FramePublisher, pool: T
         assert got[0] is got[1]
 
 
-async def test_the_last_picture_is_repeated_while_nothing_comes(
+async def test_the_last_picture_is_repeated_while_there_is_no_new_one(
     frames: FramePublisher, pool: ThreadPoolExecutor
 ) -> None:
     async with aclosing(stream_of(frames, pool, idle_repeat_s=0.005).parts()) as parts:
@@ -140,7 +138,7 @@ async def test_the_last_picture_is_repeated_while_nothing_comes(
             pass
 
 
-async def test_nothing_of_before_a_reset_is_repeated_after_it(frames: FramePublisher, pool: ThreadPoolExecutor) -> None:
+async def test_no_picture_of_an_ended_epoch_is_repeated(frames: FramePublisher, pool: ThreadPoolExecutor) -> None:
     async with aclosing(stream_of(frames, pool, idle_repeat_s=0.005).parts()) as parts:
         frames.publish(make_frame(4, epoch=1))
         await soon(parts)
@@ -165,7 +163,7 @@ async def test_a_body_ends_with_its_session(frames: FramePublisher, pool: Thread
     assert [part async for part in stream.parts()] == []
 
 
-async def test_a_viewer_that_leaves_while_it_waits_frees_its_place(
+async def test_a_viewer_that_disconnects_while_waiting_is_removed(
     frames: FramePublisher, pool: ThreadPoolExecutor
 ) -> None:
     jpegs = JpegPublisher(frames, JpegEncoder(), pool)
@@ -179,7 +177,7 @@ async def test_a_viewer_that_leaves_while_it_waits_frees_its_place(
     assert jpegs.viewers == 0
 
 
-def test_a_repeat_needs_a_time() -> None:
+def test_the_repeat_interval_is_validated() -> None:
     with pytest.raises(ValueError, match="idle_repeat_s"):
         MjpegStream(None, 0)  # type: ignore[arg-type]
 
@@ -196,7 +194,7 @@ def accept_one(listener: socket.socket) -> tuple[socket.socket, socket.socket]:
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_NOTSENT_LOWAT"), reason="TCP_NOTSENT_LOWAT is not known here")
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_connections_inherit_the_bounds(host: str) -> None:
+def test_connections_inherit_the_limits(host: str) -> None:
     with listening_socket(host, 0, send_buffer_bytes=50_000, unsent_bytes=9_000) as listener:
         client, server = accept_one(listener)
         with client, server:
@@ -204,7 +202,7 @@ def test_connections_inherit_the_bounds(host: str) -> None:
             assert server.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) in (50_000, 100_000)
 
 
-def test_a_reader_that_stands_still_holds_little_of_the_sender() -> None:
+def test_little_is_buffered_for_a_client_that_does_not_read() -> None:
     with listening_socket("127.0.0.1", 0) as listener:
         client, server = accept_one(listener)
         with client, server:
@@ -232,7 +230,7 @@ def test_an_unknown_host_is_named() -> None:
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="this platform cannot bound it")
-def test_connections_of_the_vanished_are_given_up() -> None:
+def test_connections_of_vanished_clients_time_out() -> None:
     with listening_socket("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
         listener.setblocking(True)
         accepted, _ = listener.accept()

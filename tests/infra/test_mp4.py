@@ -23,7 +23,7 @@ FPS = Fraction(30000, 1001)
 
 
 def film(frames: int = 12, height: int = 90, width: int = 160) -> list[np.ndarray]:
-    """Shaded colours that move."""
+    """Shaded colors that move."""
     y, x = np.mgrid[0:height, 0:width]
     return [
         np.stack(
@@ -55,7 +55,7 @@ def psnr(a: np.ndarray, b: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("fragmented", [False, True])
-def test_a_film_comes_back(tmp_path: Path, fragmented: bool) -> None:
+def test_a_video_survives_a_round_trip(tmp_path: Path, fragmented: bool) -> None:
     path, pictures = tmp_path / "film.mp4", film()
     write(path, pictures, fragmented=fragmented)
     decoded = planes(path)
@@ -74,7 +74,7 @@ def test_every_frame_has_its_time(tmp_path: Path) -> None:
     assert times == [at / FPS for at in range(12)]
 
 
-def test_its_colours_are_labelled(tmp_path: Path) -> None:
+def test_colors_are_labeled(tmp_path: Path) -> None:
     write(tmp_path / "film.mp4", film(2))
     with av.open(str(tmp_path / "film.mp4")) as container:
         context = container.streams.video[0].codec_context
@@ -83,7 +83,7 @@ def test_its_colours_are_labelled(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("height", "width"), [(91, 160), (90, 161), (91, 161), (1, 1)])
-def test_odd_sides_grow_by_one(tmp_path: Path, height: int, width: int) -> None:
+def test_odd_sides_are_padded_by_one(tmp_path: Path, height: int, width: int) -> None:
     pictures = film(3, height, width)
     write(tmp_path / "film.mp4", pictures)
     back = planes(tmp_path / "film.mp4")[0]
@@ -99,7 +99,7 @@ def test_the_index_is_in_front(tmp_path: Path) -> None:
     assert b"moof" not in content
 
 
-def test_a_plain_file_appears_when_it_is_whole(tmp_path: Path) -> None:
+def test_a_plain_file_is_created_when_it_is_complete(tmp_path: Path) -> None:
     with Mp4Writer(tmp_path / "film.mp4", 30) as writer:
         writer.write(film(1)[0])
         assert not (tmp_path / "film.mp4").exists()
@@ -120,7 +120,7 @@ def test_a_block_that_raises_leaves_the_fragments(tmp_path: Path) -> None:
     assert len(planes(tmp_path / "film.mp4")) == 1
 
 
-def test_a_killed_process_leaves_a_film(tmp_path: Path) -> None:
+def test_a_killed_process_leaves_a_playable_file(tmp_path: Path) -> None:
     program = """
 import os, signal, sys
 import numpy as np
@@ -185,7 +185,7 @@ def test_a_full_disk_leaves_the_fragments(tmp_path: Path) -> None:
         writer.write(noise(1)[0])
 
 
-def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_directory_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="there is no directory"):
         Mp4Writer(tmp_path / "none" / "film.mp4", 30)
 
@@ -202,7 +202,7 @@ def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
 )
 def test_only_rgb_is_written(tmp_path: Path, pixels: np.ndarray) -> None:
     with Mp4Writer(tmp_path / "film.mp4", 30) as writer:
-        with pytest.raises(ValueError, match="takes pictures of"):
+        with pytest.raises(ValueError, match="expects pictures of"):
             writer.write(pixels)
         writer.write(film(1)[0])
     assert len(planes(tmp_path / "film.mp4")) == 1
@@ -211,19 +211,19 @@ def test_only_rgb_is_written(tmp_path: Path, pixels: np.ndarray) -> None:
 def test_all_pictures_have_one_size(tmp_path: Path) -> None:
     with Mp4Writer(tmp_path / "film.mp4", 30) as writer:
         writer.write(film(1)[0])
-        with pytest.raises(ValueError, match=r"takes pictures of \(90, 160, 3\) uint8 RGB, got \(160, 90, 3\)"):
+        with pytest.raises(ValueError, match=r"expects pictures of \(90, 160, 3\) uint8 RGB, got \(160, 90, 3\)"):
             writer.write(film(1, 160, 90)[0])
 
 
 @pytest.mark.parametrize("fps", [0, -1, Fraction(-1, 2), 29.97, True])
 def test_rates_are_fractions(tmp_path: Path, fps: object) -> None:
-    with pytest.raises(ValueError, match="fps is"):
+    with pytest.raises(ValueError, match="fps must be"):
         Mp4Writer(tmp_path / "film.mp4", fps)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_factors_have_bounds(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="crf is from 0 to 51, got 52"):
+def test_factors_out_of_range_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="crf must be from 0 to 51, got 52"):
         Mp4Writer(tmp_path / "film.mp4", 30, crf=52)
 
 

@@ -81,7 +81,7 @@ def check_always(playback: Playback) -> None:
     assert counts.pushed == counts.shown + counts.dropped + counts.discarded
 
 
-def test_one_frame_chunks_at_30_fps_leave_at_once() -> None:
+def test_one_frame_chunks_at_30_fps_are_shown_at_once() -> None:
     playback = simulate([n / 30 for n in range(5 * 60 * 30)])
     assert max(playback.ages_ms) < 0.001
     assert np.allclose(playback.gaps_in_periods(), 1.0, atol=1e-6)
@@ -112,7 +112,7 @@ def test_jitter_is_smoothed_by_a_delay_no_larger_than_itself(rate_hz: float, fra
     assert counts.underruns <= 0.02 * counts.shown
 
 
-def test_delay_goes_away_with_the_jitter_that_it_was_for() -> None:
+def test_the_delay_ends_with_the_jitter() -> None:
     dice = random.Random(2)
     rough = [n / 30 + dice.uniform(0, 0.03) for n in range(900)]
     smooth = [n / 30 for n in range(900, 1800)]
@@ -121,7 +121,7 @@ def test_delay_goes_away_with_the_jitter_that_it_was_for() -> None:
     assert max(playback.ages_ms[1200:]) < 0.1
 
 
-def test_a_late_frame_is_shown_at_once_and_its_delay_is_made_up() -> None:
+def test_a_late_frame_is_shown_at_once_and_the_delay_recovered() -> None:
     times = [n / 30 for n in range(120)]
     times[60] += 0.025
     playback = simulate(times)
@@ -132,7 +132,7 @@ def test_a_late_frame_is_shown_at_once_and_its_delay_is_made_up() -> None:
     assert (counts.underruns, counts.dropped, counts.shown) == (1, 0, 120)
 
 
-def test_frames_held_up_for_two_seconds_are_dropped_for_the_live_edge() -> None:
+def test_frames_delayed_for_two_seconds_are_dropped_for_the_live_edge() -> None:
     times = [n / 30 for n in range(300)]
     held = [5.0 if 3.0 <= at < 5.0 else at for at in times]
     playback = simulate(held)
@@ -144,7 +144,7 @@ def test_frames_held_up_for_two_seconds_are_dropped_for_the_live_edge() -> None:
 
 
 @pytest.mark.parametrize(("rate_hz", "frames"), [(30.0, 1), (7.5, 4)])
-def test_an_engine_that_stood_still_for_two_seconds_goes_on_without_drops(rate_hz: float, frames: int) -> None:
+def test_an_engine_that_stalled_for_two_seconds_continues_without_drops(rate_hz: float, frames: int) -> None:
     times = [n / rate_hz + (2.0 if n > 50 else 0.0) for n in range(150)]
     playback = simulate(times, frames=frames)
     counts = playback.pacer.statistics()
@@ -157,12 +157,12 @@ def test_a_stall_is_not_taken_for_jitter() -> None:
     assert playback.pacer.statistics().jitter_ms < 0.1
 
 
-def test_a_schedule_that_moved_a_little_adds_no_delay() -> None:
+def test_a_slightly_shifted_schedule_adds_no_delay() -> None:
     playback = simulate([n / 30 + (0.06 if n > 50 else 0.0) for n in range(150)])
     assert max(playback.ages_ms) < 0.1
 
 
-def test_nothing_is_shown_twice_while_nothing_comes() -> None:
+def test_no_frame_is_shown_twice() -> None:
     clock = ManualClock()
     pacer = Pacer(30, clock=clock)
     pacer.push([make_frame(0)])
@@ -189,7 +189,7 @@ def test_a_producer_five_percent_too_fast_is_followed_without_delay(rate_hz: flo
     assert playback.gaps_in_periods().mean() == pytest.approx(1 / 1.05, abs=0.002)
 
 
-def test_a_producer_twice_too_fast_is_cut_to_the_budget() -> None:
+def test_frames_of_a_producer_twice_too_fast_are_dropped_to_the_budget() -> None:
     playback = simulate([n / 60 for n in range(60 * 60)])
     counts = playback.pacer.statistics()
     assert 0.4 < counts.dropped / counts.pushed < 0.55
@@ -273,7 +273,7 @@ def test_a_pause_is_no_underrun() -> None:
     assert pacer.statistics().underruns == 0
 
 
-def test_credit_is_always_there_in_steady_state() -> None:
+def test_there_is_credit_in_steady_state() -> None:
     clock = ManualClock()
     pacer = Pacer(30, 100, clock)
     for seq in range(200):
@@ -284,7 +284,7 @@ def test_credit_is_always_there_in_steady_state() -> None:
             clock.advance_ns(NS_PER_S // 30 + 1)
 
 
-def test_credit_runs_out_when_chunks_pile_up_and_comes_back() -> None:
+def test_credit_ends_while_chunks_accumulate() -> None:
     clock = ManualClock()
     pacer = Pacer(30, 100, clock)
     for seq in range(2):
@@ -297,7 +297,7 @@ def test_credit_runs_out_when_chunks_pile_up_and_comes_back() -> None:
 
 
 @pytest.mark.parametrize(("speed", "frames"), [(1.5, 1), (3.0, 1), (30.0, 1), (1.5, 2), (1.3, 4)])
-def test_an_engine_that_heeds_the_credit_loses_no_frame(speed: float, frames: int) -> None:
+def test_an_engine_that_observes_the_credit_loses_no_frame(speed: float, frames: int) -> None:
     clock = ManualClock()
     pacer = Pacer(30, 100, clock)
     made, milliseconds = 0, 60_000
@@ -316,7 +316,7 @@ def test_an_engine_that_heeds_the_credit_loses_no_frame(speed: float, frames: in
     assert counts.shown >= 0.95 * 30 * milliseconds / 1000
 
 
-def test_an_empty_chunk_is_nothing() -> None:
+def test_an_empty_chunk_has_no_effect() -> None:
     pacer = Pacer(30, 80)
     pacer.push([])
     assert pacer.next_due_ns is None
@@ -328,7 +328,7 @@ def test_an_empty_chunk_is_nothing() -> None:
     ("arguments", "named"),
     [({"fps": 0}, "fps"), ({"fps": float("nan")}, "fps"), ({"fps": 30, "budget_ms": -1}, "budget_ms")],
 )
-def test_bad_arguments_are_named(arguments: dict[str, float], named: str) -> None:
+def test_invalid_arguments_are_refused(arguments: dict[str, float], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         Pacer(**arguments)
 
@@ -388,7 +388,7 @@ async def test_player_does_not_publish_before_the_clock_says_so() -> None:
     player.push(make_chunk(0, 2))
     await shown.wait_for(1)
     for _ in range(5):
-        await asyncio.sleep(0.001)  # its timer goes off meanwhile, and the clock stands still
+        await asyncio.sleep(0.001)  # its timer fires now, while the clock stands still
     assert len(shown.frames) == 1
     clock.advance(0.001)
     await shown.wait_for(2)
@@ -420,7 +420,7 @@ async def test_player_flushes_on_a_new_epoch() -> None:
     await running
 
 
-async def test_player_hands_on_what_publish_raises() -> None:
+async def test_exceptions_of_publish_propagate_from_the_player() -> None:
     def refuse(frame: Frame) -> None:
         raise RuntimeError("no room")
 

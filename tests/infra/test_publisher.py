@@ -41,7 +41,7 @@ async def test_a_viewer_gets_the_newest_frame_at_once_and_each_frame_once() -> N
         assert (viewer.seen, viewer.dropped) == (2, 0)
 
 
-async def test_a_viewer_that_looks_away_misses_frames_and_they_are_counted() -> None:
+async def test_skipped_frames_are_counted() -> None:
     publisher = FramePublisher()
     with publisher.subscribe() as viewer:
         for seq in range(5):
@@ -90,7 +90,7 @@ async def test_frames_from_a_busy_thread_arrive_in_order_up_to_the_last() -> Non
         assert viewer.seen + viewer.dropped == last + 1
 
 
-async def test_fifty_viewers_are_not_held_up_by_a_slow_one() -> None:
+async def test_a_slow_viewer_does_not_delay_fifty_others() -> None:
     publisher = FramePublisher()
     viewers = [publisher.subscribe() for _ in range(50)]
     slow = publisher.subscribe()
@@ -124,7 +124,7 @@ async def test_a_viewer_cancelled_while_it_waits_can_wait_again() -> None:
         assert (await viewer.next()).id.seq == 3
 
 
-async def test_a_viewer_cancelled_in_the_moment_of_its_wake_up_loses_nothing() -> None:
+async def test_a_viewer_cancelled_at_its_wake_up_loses_nothing() -> None:
     publisher = FramePublisher()
     with publisher.subscribe() as viewer:
         waiting = await start(viewer.next())
@@ -143,7 +143,7 @@ async def test_closing_ends_waiting_viewers_after_the_last_frame() -> None:
         waiting = await start(waiting_viewer.next())
         publisher.close()
         publisher.close()
-        with pytest.raises(PublisherClosed, match="session is over"):
+        with pytest.raises(PublisherClosed, match="session has ended"):
             await waiting
         assert (await late_viewer.next()).id.seq == 0
         with pytest.raises(PublisherClosed):
@@ -177,7 +177,7 @@ async def test_closing_a_subscription_ends_its_wait() -> None:
     assert [frame async for frame in viewer] == []
 
 
-async def test_a_wait_can_have_an_end() -> None:
+async def test_a_wait_can_time_out() -> None:
     publisher = FramePublisher()
     with publisher.subscribe() as viewer:
         for timeout_s in (0.0, 0.001):
@@ -197,7 +197,7 @@ async def test_two_tasks_on_one_subscription_are_an_error() -> None:
         assert (await waiting).id.seq == 5
 
 
-async def test_after_a_reset_no_older_frame_is_delivered_to_anybody() -> None:
+async def test_after_a_reset_no_older_frame_is_delivered() -> None:
     publisher = FramePublisher()
     publisher.publish(make_frame(0, epoch=1))
     with publisher.subscribe() as unread, publisher.subscribe() as waits:
@@ -215,7 +215,7 @@ async def test_after_a_reset_no_older_frame_is_delivered_to_anybody() -> None:
     assert publisher.statistics().refused == 1
 
 
-async def test_a_frame_of_a_new_epoch_begins_it() -> None:
+async def test_a_frame_of_a_new_epoch_starts_it() -> None:
     publisher = FramePublisher()
     publisher.publish(make_frame(0, epoch=5))
     publisher.begin_epoch(3)
@@ -272,19 +272,19 @@ async def test_a_rewound_subscription_delivers_the_newest_frame_once_more() -> N
         assert viewer.next_nowait() is None
 
 
-async def test_the_first_viewer_and_the_last_are_told_of() -> None:
-    told: list[bool] = []
-    publisher = FramePublisher(on_watched=told.append)
+async def test_the_first_and_the_last_viewer_are_reported() -> None:
+    reported: list[bool] = []
+    publisher = FramePublisher(on_watched=reported.append)
     with publisher.subscribe():
         with publisher.subscribe():
             assert publisher.viewers == 2
-        assert told == [True]
-    assert told == [True, False]
+        assert reported == [True]
+    assert reported == [True, False]
     publisher.subscribe().close()
-    assert told == [True, False, True, False]
+    assert reported == [True, False, True, False]
 
 
-async def test_a_hook_that_raises_is_logged_and_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_hook_that_raises_is_logged_and_has_no_effect(caplog: pytest.LogCaptureFixture) -> None:
     def hook(watched: bool) -> None:
         raise ValueError("broken hook")
 

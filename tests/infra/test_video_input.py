@@ -17,7 +17,7 @@ def pixels(value: int = 0) -> np.ndarray:
 
 
 class Given:
-    """A buffer, and what was told of its changes."""
+    """A buffer, and the windows that it reported."""
 
     def __init__(self, **declared: Any) -> None:
         self.windows: list[VideoWindow] = []
@@ -41,12 +41,12 @@ class Given:
         ({"max_side": 8.0}, r"max_side must be an integer from 16 to 4096, got 8\.0"),
     ],
 )
-def test_what_cannot_be_declared_is_named(arguments: dict[str, Any], text: str) -> None:
+def test_invalid_declarations_are_refused(arguments: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=f"^{text}$"):
         VideoInput(**arguments)
 
 
-def test_the_newest_frame_alone_is_held() -> None:
+def test_only_the_newest_frame_is_kept() -> None:
     given = Given()
     publisher = given.buffer.start_publisher()
     given.put(publisher, 1, 2, 3)
@@ -54,10 +54,10 @@ def test_the_newest_frame_alone_is_held() -> None:
     newest = given.buffer.window.newest
     assert newest is not None
     assert (newest.seq, newest.publisher, newest.media_ns, newest.arrived_ns) == (2, 1, 30, 300)
-    assert len(given.windows) == 4, "told of the beginning and of each frame"
+    assert len(given.windows) == 4, "one for the start and for each frame"
 
 
-def test_a_ring_holds_the_newest_in_order_and_tells_those_that_were_not_taken_yet() -> None:
+def test_a_ring_keeps_the_newest_frames_in_order() -> None:
     given = Given(mode="ring", capacity=3)
     given.put(given.buffer.start_publisher(), 1, 2)
     assert given.seen == [1, 2]
@@ -65,7 +65,7 @@ def test_a_ring_holds_the_newest_in_order_and_tells_those_that_were_not_taken_ye
     assert given.seen == [3, 4, 5]
     window = given.buffer.window
     assert [frame.seq for frame in window.after(3)] == [4]
-    assert [frame.seq for frame in window.after(-1)] == [2, 3, 4], "the gap tells of those that are gone"
+    assert [frame.seq for frame in window.after(-1)] == [2, 3, 4], "the gap shows the dropped frames"
 
 
 def test_before_the_first_frame_there_is_none() -> None:
@@ -73,7 +73,7 @@ def test_before_the_first_frame_there_is_none() -> None:
     assert (window.frames, window.newest, window.live, window.age_s) == ((), None, False, float("inf"))
 
 
-def test_the_last_frame_stays_when_the_publisher_has_gone() -> None:
+def test_the_last_frame_stays_when_the_publisher_ends() -> None:
     given = Given()
     publisher = given.buffer.start_publisher()
     given.put(publisher, 7)
@@ -85,7 +85,7 @@ def test_the_last_frame_stays_when_the_publisher_has_gone() -> None:
     assert 0 < given.buffer.window.age_s < float("inf")
 
 
-def test_a_replaced_publisher_is_not_heard_any_more() -> None:
+def test_frames_of_a_replaced_publisher_are_dropped() -> None:
     given = Given()
     first = given.buffer.start_publisher()
     given.put(first, 1)
@@ -93,9 +93,9 @@ def test_a_replaced_publisher_is_not_heard_any_more() -> None:
     given.put(first, 2)
     assert given.seen == [1] and given.buffer.window.live
     given.put(second, 3)
-    told = len(given.windows)
+    reported = len(given.windows)
     given.buffer.end_publisher(first)
-    assert given.buffer.window.live and len(given.windows) == told
+    assert given.buffer.window.live and len(given.windows) == reported
     newest = given.buffer.window.newest
     assert newest is not None and (newest.publisher, newest.seq) == (2, 1)
 
@@ -107,7 +107,7 @@ def test_dropped_frames_are_counted() -> None:
     assert given.buffer.statistics() == (1, 1)
 
 
-def test_an_earlier_window_stays_as_it_was() -> None:
+def test_an_earlier_window_does_not_change() -> None:
     given = Given(mode="ring")
     given.put(given.buffer.start_publisher(), 1)
     before = given.buffer.window

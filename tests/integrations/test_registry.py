@@ -63,7 +63,7 @@ def test_what_is_built_in():
     names = ("compare", "dream", "dream-stages", "maze", "mirror", "stages")
     packages = {"dream-stages": "dream_stages", "stages": "maze_stages"}
     targets = {name: f"realtime_engine.integrations.{packages.get(name, name)}.demo:demo" for name in names}
-    assert registry.BUILT_IN == targets
+    assert targets == registry.BUILT_IN
     assert {demo_sources()[name].origin for name in registry.BUILT_IN} == {"built in"}
 
 

@@ -1,4 +1,4 @@
-"""Routes of a demo's own."""
+"""A demo's own routes."""
 
 from fastapi import APIRouter
 

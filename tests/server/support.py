@@ -1,4 +1,4 @@
-"""A demo whose frames tell what shaped them, and servers to put it in."""
+"""A demo whose frames show what produced them, and servers that serve it."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ CONTROLS = Controls(
 
 
 class PaintEngine(ScriptedEngine):
-    """Each frame is of one colour: red is the age of the session, green whether it walks, blue its seed.
+    """Each frame has one color: red is the age of the session, green whether it moves forward, blue its seed.
 
     A conditioning of ``fail`` fails the step; a context of ``prompt="refused"`` is refused.
     """
 
     def attach(self, init: SessionInit) -> None:
         if init.context.get("prompt") == "refused":
-            raise ValueError("prompt is not to this model's taste")
+            raise ValueError("this model refuses the prompt")
         super().attach(init)
 
     def step(self, due: Mapping[str, Mapping[str, Any]]) -> list[StepResult]:
@@ -88,7 +88,7 @@ def paint_demo(engine: ScriptedEngine | None = None, **given: Any) -> Demo:
 
 
 class SlowBuild:
-    """A build that waits until it is let go."""
+    """A build that blocks until ``go`` is set."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.go = threading.Event()
@@ -102,7 +102,7 @@ class SlowBuild:
 
 
 def stop_idle_clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
-    """Let no session become idle by itself: its idle time passes when the clock that is returned is advanced."""
+    """Stop the clock of idle sessions; advance the clock that is returned to let their idle time pass."""
     clock = ManualClock(MONOTONIC.now_ns())
     for module in ("session", "media", "recordings"):
         monkeypatch.setattr(f"realtime_engine.server.sessions.{module}.MONOTONIC", clock)
@@ -110,14 +110,14 @@ def stop_idle_clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Let others run until ``condition``; the limit of the test run ends a hopeless wait."""
-    while not condition():  # noqa: ASYNC110 - what is waited for has no event
+    """Let other tasks run until ``condition``; the timeout of the test ends a hopeless wait."""
+    while not condition():  # noqa: ASYNC110 - the condition has no event
         await asyncio.sleep(0.002)
 
 
 @dataclass
-class Place:
-    """A session as its owner knows it."""
+class OwnedSession:
+    """A session from its owner's point of view."""
 
     client: httpx.AsyncClient
     id: str
@@ -157,19 +157,19 @@ class Served:
     async def ready(self) -> None:
         await until(lambda: self.runtime.host.state.value != "loading")
 
-    async def take(self, **context: Any) -> Place:
+    async def create(self, **context: Any) -> OwnedSession:
         response = await self.client.post("/api/sessions", json={"context": context})
         assert response.status_code == 201, response.text
         answer = response.json()
-        return Place(self.client, answer["session_id"], answer["token"], answer["links"])
+        return OwnedSession(self.client, answer["session_id"], answer["token"], answer["links"])
 
-    def session(self, place: Place) -> DemoSession:
-        return self.runtime.session(place.id, place.token)
+    def session(self, owned: OwnedSession) -> DemoSession:
+        return self.runtime.session(owned.id, owned.token)
 
 
 @asynccontextmanager
 async def in_process(demo: Demo | None = None, *, ready: bool = True, **config: Any) -> AsyncIterator[Served]:
-    """Without a socket: for everything that answers at once."""
+    """A served demo without a socket, for tests without streams."""
     app = create_app(demo or paint_demo(), ServerConfig(**config))
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
@@ -182,7 +182,7 @@ async def in_process(demo: Demo | None = None, *, ready: bool = True, **config: 
 
 @asynccontextmanager
 async def over_http(demo: Demo | None = None, **config: Any) -> AsyncIterator[Served]:
-    """A real server on a free port."""
+    """A served demo on a free port."""
     settings = ServerConfig(port=0, **config)
     app = create_app(demo or paint_demo(), settings)
     server = DemoServer(app, settings, log_level="warning")
@@ -204,21 +204,21 @@ async def _serve(server: DemoServer) -> None:
 
 
 async def frame_where(session: DemoSession, condition: Callable[[tuple[int, int, int]], bool]) -> Frame:
-    """The first frame whose colour is as wanted, watching until it comes."""
+    """Watch until a frame has the wanted color, and return it."""
     with session.media.frames.subscribe() as viewer:
         while True:
             frame = await viewer.next()
-            if condition(colour(frame.pixels)):
+            if condition(color(frame.pixels)):
                 return frame
 
 
-def colour(pixels: np.ndarray) -> tuple[int, int, int]:
+def color(pixels: np.ndarray) -> tuple[int, int, int]:
     red, green, blue = pixels[HEIGHT // 2, WIDTH // 2]
     return int(red), int(green), int(blue)
 
 
-def jpeg_colour(data: bytes) -> tuple[int, int, int]:
-    return colour(simplejpeg.decode_jpeg(data))
+def jpeg_color(data: bytes) -> tuple[int, int, int]:
+    return color(simplejpeg.decode_jpeg(data))
 
 
 def message(kind: str, **given: Any) -> str:

@@ -19,16 +19,16 @@ from .support import in_process, over_http, until
         [1] * 10_000,
     ],
 )
-async def test_a_body_of_very_many_values_is_refused_before_it_is_checked(body: Any) -> None:
+async def test_a_body_with_too_many_values_is_refused_before_validation(body: Any) -> None:
     async with in_process() as served:
         response = await served.client.post("/api/sessions", json=body)
         assert response.status_code == 413 and len(response.content) < 1000
 
 
-async def test_strings_may_be_long_whatever_they_hold() -> None:
+async def test_strings_may_be_long_whatever_they_contain() -> None:
     text = '\\",[{' * 15_000
     async with in_process() as served:
-        await served.take(prompt=text)
+        await served.create(prompt=text)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ async def test_strings_may_be_long_whatever_they_hold() -> None:
         [1] * 1000,
     ],
 )
-async def test_a_refusal_is_short_whatever_was_sent(body: Any) -> None:
+async def test_error_responses_are_short_whatever_was_sent(body: Any) -> None:
     async with in_process() as served:
         response = await served.client.post("/api/sessions", content=json.dumps(body))
         assert response.status_code == 422 and len(response.content) < 5000
@@ -52,7 +52,7 @@ async def test_a_refusal_is_short_whatever_was_sent(body: Any) -> None:
 HEAD = b"POST /api/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"
 
 
-async def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_body_that_does_not_arrive_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("realtime_engine.server.bodies._TIMEOUT_S", 0.05)
     async with over_http() as served:
         assert served.server is not None
@@ -63,7 +63,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.M
     assert answer.startswith(b"HTTP/1.1 408 ") and b"problem:too-slow" in answer
 
 
-async def test_a_client_that_leaves_amid_its_body_is_no_error(
+async def test_a_client_that_disconnects_during_its_body_is_not_an_error(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     seen: list[object] = []

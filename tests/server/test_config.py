@@ -8,7 +8,7 @@ from realtime_engine.infra.webrtc import IceConfig, IceServer, TurnSecret, UdpPo
 from realtime_engine.server import ServerConfig
 
 
-def test_the_defaults_are_for_this_machine_alone() -> None:
+def test_the_defaults_listen_on_loopback_only() -> None:
     config = ServerConfig()
     assert config.is_loopback
     assert config.token is None and not config.open
@@ -20,7 +20,7 @@ def test_loopback_needs_no_token(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "example.org"])
-def test_other_addresses_need_a_token_or_a_word_that_it_is_open(host: str) -> None:
+def test_other_addresses_need_a_token_or_open(host: str) -> None:
     with pytest.raises(ValueError, match=f"host '{host}' is reachable from other machines: set a token .* or set open"):
         ServerConfig(host=host)
     assert not ServerConfig(host=host, token="long enough").is_loopback
@@ -82,7 +82,7 @@ def test_a_bad_setting_is_named(given: dict[str, object], text: str) -> None:
         ServerConfig(**given)
 
 
-def test_webrtc_gets_its_settings() -> None:
+def test_the_ice_settings_follow_from_the_configuration() -> None:
     servers = (IceServer("turn:t.example"),)
     config = ServerConfig(
         ice_servers=servers,

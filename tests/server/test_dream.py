@@ -1,4 +1,4 @@
-"""A dream that cannot be loaded: the server lives and says why."""
+"""A dream that fails to load: the server keeps running and reports the reason."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .support import until
 
 @pytest.mark.parametrize(
     ("content", "text"),
-    [(None, "there is no weight file"), (b"x" * 500, "is no safetensors file, or damaged"), (b"", "or damaged")],
+    [(None, "does not exist"), (b"x" * 500, "is not a safetensors file or is damaged"), (b"", "or is damaged")],
 )
-async def test_weights_that_cannot_be_read_are_told_to_everybody(
+async def test_unreadable_weights_are_reported_to_every_client(
     tmp_path: Path, content: bytes | None, text: str
 ) -> None:
     path = tmp_path / "broken.safetensors"
@@ -34,6 +34,7 @@ async def test_weights_that_cannot_be_read_are_told_to_everybody(
                 answer = await client.request(method, address, json={} if method == "POST" else None)
                 assert answer.status_code == 500
                 assert str(path) in answer.json()["detail"] and text in answer.json()["detail"]
-            told = (await client.get("/api/demo")).json()
-            assert told["state"] == "failed" and text in told["error"] and "train others with" in told["error"]
+            described = (await client.get("/api/demo")).json()
+            assert described["state"] == "failed" and text in described["error"]
+            assert "train new ones with" in described["error"]
             assert (await client.get("/healthz")).status_code == 200

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 
 import numpy as np
+import pytest
 
 from realtime_engine import Inbox, Outbox
 from realtime_engine.infra.loading import report_loading
@@ -28,17 +30,17 @@ async def test_http_is_up_while_the_model_loads() -> None:
         assert (await served.client.get("/api/demo")).json()["manifest"]["max_sessions"] == 1
 
 
-async def test_the_page_is_told_how_far_the_loading_is() -> None:
-    told, go = threading.Event(), threading.Event()
+async def test_the_progress_of_loading_is_reported() -> None:
+    reported, go = threading.Event(), threading.Event()
 
     def build(options: object) -> PaintEngine:
         report_loading("Compiling", 0.25)
-        told.set()
+        reported.set()
         assert go.wait(10)
         return PaintEngine()
 
     async with in_process(paint_demo(build=build), ready=False) as served:
-        assert await asyncio.to_thread(told.wait, 10)
+        assert await asyncio.to_thread(reported.wait, 10)
         demo = (await served.client.get("/api/demo")).json()
         assert demo["progress"] == {"message": "Compiling", "fraction": 0.25}
         assert (await served.client.get("/readyz")).json()["detail"] == "The model is loading: Compiling."
@@ -47,7 +49,7 @@ async def test_the_page_is_told_how_far_the_loading_is() -> None:
         assert (await served.client.get("/api/demo")).json()["progress"] == {"message": "Ready", "fraction": 1.0}
 
 
-async def test_a_model_that_cannot_be_loaded_says_why() -> None:
+async def test_a_model_that_fails_to_load_reports_the_reason() -> None:
     build = SlowBuild(RuntimeError("no weights in /models"))
     build.go.set()
     async with in_process(paint_demo(build=build)) as served:
@@ -60,18 +62,19 @@ async def test_a_model_that_cannot_be_loaded_says_why() -> None:
         assert (await served.client.get("/healthz")).status_code == 200
 
 
-async def test_what_a_model_says_can_always_be_sent() -> None:
-    """A NumPy number, half a surrogate pair: neither is JSON by itself."""
-    told, go = threading.Event(), threading.Event()
+async def test_what_a_model_reports_can_always_be_sent(caplog: pytest.LogCaptureFixture) -> None:
+    """A NumPy number and half a surrogate pair, neither of which is JSON."""
+    caplog.set_level(logging.CRITICAL, "realtime_engine.server.engine_host")  # pytest-xdist cannot send surrogates
+    reported, go = threading.Event(), threading.Event()
 
     def build(options: object) -> PaintEngine:
         report_loading("part\udcff\n2", np.float32(0.25))  # type: ignore[arg-type]
-        told.set()
+        reported.set()
         assert go.wait(10)
         raise RuntimeError("no file part\udcff")
 
     async with in_process(paint_demo(build=build), ready=False) as served:
-        assert await asyncio.to_thread(told.wait, 10)
+        assert await asyncio.to_thread(reported.wait, 10)
         assert (await served.client.get("/api/demo")).json()["progress"] == {"message": "part 2", "fraction": 0.25}
         go.set()
         await until(lambda: served.runtime.host.error)
@@ -79,7 +82,7 @@ async def test_what_a_model_says_can_always_be_sent() -> None:
         assert (await served.client.get("/readyz")).status_code == 500
 
 
-async def test_a_model_that_exits_while_it_loads_does_not_take_the_server_along() -> None:
+async def test_a_model_that_exits_while_loading_does_not_end_the_server() -> None:
     def leave(options: object) -> PaintEngine:
         raise SystemExit("no licence")
 
@@ -87,7 +90,7 @@ async def test_a_model_that_exits_while_it_loads_does_not_take_the_server_along(
         assert (await served.client.get("/readyz")).json()["detail"] == "RuntimeError: SystemExit: no licence"
 
 
-async def test_the_server_can_end_while_the_model_still_loads() -> None:
+async def test_the_server_can_shut_down_while_the_model_loads() -> None:
     build = SlowBuild()
     async with in_process(paint_demo(build=build), ready=False) as served:
         assert served.runtime.host.state.value == "loading"
@@ -95,7 +98,7 @@ async def test_the_server_can_end_while_the_model_still_loads() -> None:
 
 
 class OwnLoop(PaintEngine):
-    """An engine of Level 2 that ends when it is told to."""
+    """An engine of Level 2 that stops when ``end`` is set."""
 
     def __init__(self, error: Exception | None) -> None:
         super().__init__()
@@ -119,16 +122,16 @@ async def test_the_end_of_an_engine_is_reported() -> None:
             assert (failed.status_code, failed.json()["detail"]) == (500, text)
 
 
-async def test_sessions_are_told_of_the_end_of_their_engine() -> None:
+async def test_sessions_are_informed_of_the_end_of_their_engine() -> None:
     async with in_process() as served:
-        place = await served.take()
-        session = served.session(place)
-        told: list[str] = []
-        session.connections.add("test", told.append)
-        served.runtime.host.outbox.close()  # the serve loop ends without a word to anybody
+        owned = await served.create()
+        session = served.session(owned)
+        received: list[str] = []
+        session.connections.add("test", received.append)
+        served.runtime.host.outbox.close()  # the serve loop ends without events
         await session.ended.wait()
-        assert '"fatal": true' in told[-1]
-        assert (await place.request("GET", "self")).status_code == 410
+        assert '"fatal": true' in received[-1]
+        assert (await owned.request("GET", "self")).status_code == 410
         await until(lambda: served.runtime.host.error)
         assert (await served.client.get("/readyz")).status_code == 500
 
@@ -136,7 +139,7 @@ async def test_sessions_are_told_of_the_end_of_their_engine() -> None:
 async def test_sessions_are_detached_when_the_server_ends() -> None:
     engine = PaintEngine()
     async with in_process(paint_demo(engine)) as served:
-        await served.take()
-        await served.take()
+        await served.create()
+        await served.create()
         assert engine.active_sessions == 2
     assert engine.active_sessions == 0

@@ -1,4 +1,4 @@
-"""The whole way with a real model: two people in two worlds of one batch."""
+"""The complete path with a real model: two players in two worlds of one batch."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def difference(one: np.ndarray, other: np.ndarray) -> float:
     return float(np.abs(one.astype(int) - other.astype(int)).mean())
 
 
-async def test_two_people_walk_in_two_worlds() -> None:
+async def test_two_players_walk_in_two_worlds() -> None:
     async with over_http(demo) as served:
-        one, other = await served.take(seed=1), await served.take(seed=2)
+        one, other = await served.create(seed=1), await served.create(seed=2)
         async with viewing(one) as (receiver, _), watching(other) as parts:
             mine = (await receiver.next_frame()).rgb()
             assert mine.shape == (360, 640, 3)

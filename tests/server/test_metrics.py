@@ -14,16 +14,16 @@ async def read(served: Served) -> dict[str, float]:
     return {f"{sample.name}{sample.labels or ''}": sample.value for sample in samples}
 
 
-async def test_what_is_counted_moves() -> None:
+async def test_the_metrics_follow_a_session() -> None:
     async with in_process() as served:
         before = await read(served)
         assert before["realtime_engine_ready"] == 1 and before["realtime_engine_ticks_total"] == 0
         assert "realtime_engine_sessions" not in before
         assert before["realtime_engine_copied_bytes_total{'copy': 'rgb_to_i420'}"] == 0
-        place = await served.take()
-        session = served.session(place)
-        await place.send(1, keys=["KeyW"])
-        await frame_where(session, lambda colour: colour[0] > 3)
+        owned = await served.create()
+        session = served.session(owned)
+        await owned.send(1, keys=["KeyW"])
+        await frame_where(session, lambda color: color[0] > 3)
         living = await read(served)
         for name in ("ticks_total", "steps_total", "chunks_total", "step_seconds_count", "input_to_step_seconds_count"):
             assert living["realtime_engine_" + name] > 0
@@ -39,20 +39,20 @@ async def test_what_is_counted_moves() -> None:
             assert living[f"realtime_engine_tier_bits_per_second{{'tier': '{tier}'}}"] == 0
             assert living[f"realtime_engine_keyframes_total{{'tier': '{tier}'}}"] == 0
         assert living["realtime_engine_picture_losses_total{'cause': 'nack', 'tier': 'full'}"] == 0
-        await place.request("DELETE", "self")
+        await owned.request("DELETE", "self")
         after = await read(served)
         assert after["realtime_engine_sessions"] == 0
         assert after["realtime_engine_frames_published_total"] >= living["realtime_engine_frames_published_total"]
 
 
-async def test_two_servers_of_one_process_do_not_add_up() -> None:
+async def test_two_servers_in_one_process_are_counted_separately() -> None:
     async with in_process() as one, in_process(paint_demo(name="other")) as other:
-        await one.take()
+        await one.create()
         assert (await read(one))["realtime_engine_sessions"] == 1
         assert "realtime_engine_sessions" not in await read(other)
 
 
-async def test_they_are_for_those_who_have_the_token() -> None:
+async def test_the_metrics_require_the_token() -> None:
     async with in_process(token="open sesame") as served:
         assert (await served.client.get("/metrics")).status_code == 401
         await read(served)

@@ -10,7 +10,7 @@ from realtime_engine.server.page import POLICY, web_directory
 from .support import in_process, paint_demo
 
 
-async def test_the_web_client_is_served_and_may_fetch_nothing_elsewhere() -> None:
+async def test_the_web_client_is_served_with_a_strict_policy() -> None:
     async with in_process() as served:
         page = await served.client.get("/")
         assert page.status_code == 200 and page.text == (web_directory() / "index.html").read_text()
@@ -26,7 +26,7 @@ def test_the_policy_allows_what_the_page_needs() -> None:
     assert "unsafe" not in POLICY
 
 
-async def test_the_address_with_the_token_lets_a_browser_in() -> None:
+async def test_the_address_with_the_token_sets_the_cookie() -> None:
     async with in_process(token="open sesame") as served:
         assert (await served.client.get("/")).status_code == 200
         assert (await served.client.get("/?token=wrong")).headers.get("set-cookie") is None
@@ -40,7 +40,7 @@ async def test_the_address_with_the_token_lets_a_browser_in() -> None:
         assert (await served.client.get("/api/demo")).status_code == 401
 
 
-async def test_a_demo_brings_a_page_and_routes_of_its_own(tmp_path: Path) -> None:
+async def test_a_demo_may_have_its_own_page_and_routes(tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text("<p>mine</p>")
     demo = paint_demo(page=tmp_path, routes="tests.server.own_routes:router")
     async with in_process(demo) as served:
@@ -50,7 +50,7 @@ async def test_a_demo_brings_a_page_and_routes_of_its_own(tmp_path: Path) -> Non
         assert (await served.client.get("/demos/other/api/hello")).status_code == 404
 
 
-async def test_a_demos_page_is_found_without_the_slash(tmp_path: Path) -> None:
+async def test_a_demos_page_redirects_to_the_address_with_a_slash(tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text("<p>mine</p>")
     async with in_process(paint_demo(page=tmp_path)) as served:
         led = await served.client.get("/demos/paint?transport=mjpeg")
@@ -59,6 +59,6 @@ async def test_a_demos_page_is_found_without_the_slash(tmp_path: Path) -> None:
         assert (await served.client.get("/demos/paint")).status_code == 404
 
 
-def test_routes_that_are_none_are_refused() -> None:
+def test_a_router_of_the_wrong_type_is_refused() -> None:
     with pytest.raises(TypeError, match="must be a fastapi.APIRouter"):
         create_app(paint_demo(routes="tests.server.own_routes:hello"))

@@ -1,4 +1,4 @@
-"""A session that was served, and the same from its control log without a server: byte for byte."""
+"""A served session and the replay of its control log without a server are equal byte for byte."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def pixels(demo: Demo, chunks: list[Chunk]) -> Frames:
     }
 
 
-def listen(runtime: Runtime, hear: Callable[[Chunk], None]) -> None:
-    """Hear of every chunk that the engine puts out, also of those that are dropped later."""
+def listen(runtime: Runtime, on_chunk: Callable[[Chunk], None]) -> None:
+    """Call ``on_chunk`` for every chunk that the engine puts out, also for those that are dropped later."""
     outbox = runtime.host.outbox
     put = outbox.put_many
 
@@ -68,7 +68,7 @@ def listen(runtime: Runtime, hear: Callable[[Chunk], None]) -> None:
         put(items)
         for item in items:
             if isinstance(item, Chunk):
-                hear(item)
+                on_chunk(item)
 
     outbox.put_many = put_many  # type: ignore[method-assign]
 
@@ -76,7 +76,7 @@ def listen(runtime: Runtime, hear: Callable[[Chunk], None]) -> None:
 async def serve(
     demo: Demo, options: BaseModel, folder: Path, play: Callable[[DemoSession, Callable[[int], Any]], Any]
 ) -> Frames:
-    """Serve one session that ``play`` steers, recorded; all its frames."""
+    """Serve and record one session that ``play`` controls; returns all of its frames."""
     config = ServerConfig(record_controls=str(folder), viewer_grace_s=60)
     app = create_app(demo, config, options=options)
     chunks: list[Chunk] = []
@@ -103,7 +103,7 @@ def replayed(demo: Demo, options: BaseModel, log: ControlLog, fields: Mapping[st
 
 
 async def walk(session: DemoSession, more: Callable[[int], Any]) -> None:
-    """Keys, mouse, another theme, a reset, the loss of the focus, and all that at moments of its own."""
+    """Keys, mouse, a theme, a pause, a reset and a loss of focus, at arbitrary times."""
     down = {"seq": 1, "kind": "key_down", "code": "KeyW"}
     await more(3)
     session.receive_text(message("controls", seq=1, keys=["KeyW"], edges=[down]))
@@ -141,7 +141,7 @@ async def walk(session: DemoSession, more: Callable[[int], Any]) -> None:
     ],
     ids=["batched", "pipelined", "stages"],
 )
-async def test_a_run_from_the_log_gives_the_frames_that_were_served(
+async def test_a_replay_of_the_log_has_the_frames_that_were_served(
     demo: Demo, options: BaseModel, tmp_path: Path
 ) -> None:
     served = await serve(demo, options, tmp_path, walk)

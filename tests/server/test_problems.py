@@ -5,7 +5,7 @@ from realtime_engine.server.problems import MEDIA_TYPE, TITLES, Problem, pointer
 from .support import in_process
 
 
-def test_a_problem_has_a_stable_type_and_says_where() -> None:
+def test_a_problem_has_a_stable_type_and_pointers() -> None:
     response = Problem(
         "invalid-context", "seed: too small", errors=[(pointer("context", "seed"), "too small")]
     ).response()
@@ -28,7 +28,7 @@ def test_each_kind_has_an_error_status() -> None:
     assert all(400 <= status < 600 and title for status, title in TITLES.values())
 
 
-async def test_unknown_addresses_and_methods_are_problems() -> None:
+async def test_unknown_paths_and_methods_are_problems() -> None:
     async with in_process() as served:
         missing = await served.client.get("/api/nothing")
         wrong = await served.client.put("/api/sessions")
@@ -36,7 +36,7 @@ async def test_unknown_addresses_and_methods_are_problems() -> None:
     assert (wrong.status_code, wrong.json()["type"]) == (405, "urn:realtime-engine:problem:method")
 
 
-async def test_a_bug_is_a_problem_that_tells_a_stranger_nothing() -> None:
+async def test_an_unexpected_error_reveals_no_details() -> None:
     async with in_process() as served:
         served.runtime.metrics.text = lambda: 1 / 0  # type: ignore[method-assign]
         response = await served.client.get("/metrics")

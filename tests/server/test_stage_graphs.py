@@ -21,7 +21,7 @@ from realtime_engine.core.streaming import (
 )
 from realtime_engine.infra.demo import Demo
 
-from .support import HEIGHT, WIDTH, Place, in_process, paint_demo, until
+from .support import HEIGHT, WIDTH, OwnedSession, in_process, paint_demo, until
 from .test_metrics import read
 
 PREFIX = "realtime_engine_pipeline_"
@@ -68,17 +68,17 @@ def stage_demo(**given: Any) -> Demo:
     return paint_demo(build=build, **given)
 
 
-async def chunks(place: Place, served: Any, count: int) -> None:
-    published = served.session(place).media.frames.statistics
+async def chunks(owned: OwnedSession, served: Any, count: int) -> None:
+    published = served.session(owned).media.frames.statistics
     wanted = published().published + count
     await until(lambda: published().published >= wanted)
 
 
 async def test_every_stage_is_in_the_metrics() -> None:
     async with in_process(stage_demo()) as served:
-        place = await served.take()
-        await place.send(1, keys=["KeyW"])
-        await chunks(place, served, 20)
+        owned = await served.create()
+        await owned.send(1, keys=["KeyW"])
+        await chunks(owned, served, 20)
         now = await read(served)
         for name in ("ticks_total", "steps_total", "chunks_total", "step_seconds_count", "input_to_step_seconds_count"):
             assert now["realtime_engine_" + name] > 0
@@ -98,30 +98,30 @@ async def test_every_stage_is_in_the_metrics() -> None:
 
 async def test_an_engine_without_stages_has_no_values() -> None:
     async with in_process() as served:
-        await served.take()
+        await served.create()
         assert not [name for name in await read(served) if name.startswith(PREFIX)]
 
 
 async def test_a_failing_stage_counts_as_the_alert_expects() -> None:
     async with in_process(stage_demo()) as served:
-        place = await served.take()
+        owned = await served.create()
         messages: list[str] = []
-        served.session(place).connections.add("test", messages.append)
-        await place.send(1, fields={"prompt": "fail"})
+        served.session(owned).connections.add("test", messages.append)
+        await owned.send(1, fields={"prompt": "fail"})
         await until(lambda: served.runtime.host.monitor.failed >= 2)
         now = await read(served)
         assert now["realtime_engine_failed_total"] >= 2
         assert now[sample("stage_chunks_total", stage="draw", outcome="failed")] >= 2
-        await place.send(2, fields={"prompt": ""})
-        await chunks(place, served, 5)  # it goes on
+        await owned.send(2, fields={"prompt": ""})
+        await chunks(owned, served, 5)  # it goes on
         assert any('"failed"' in message and '"fatal": false' in message for message in messages)
 
 
 async def test_a_slow_stage_misses_deadlines_as_the_alert_expects() -> None:
     async with in_process(stage_demo()) as served:
-        place = await served.take()
-        await place.send(1, fields={"prompt": "slow"})
-        await chunks(place, served, 10)
+        owned = await served.create()
+        await owned.send(1, fields={"prompt": "slow"})
+        await chunks(owned, served, 10)
         now = await read(served)
         assert now["realtime_engine_overruns_total"] > 0.05 * now["realtime_engine_ticks_total"]
         assert now[f"{PREFIX}real_time_factor"] > 1
@@ -129,11 +129,11 @@ async def test_a_slow_stage_misses_deadlines_as_the_alert_expects() -> None:
 
 async def test_a_trace_has_the_stages_of_each_chunk() -> None:
     async with in_process(stage_demo()) as served:
-        place = await served.take()
-        await chunks(place, served, 10)
-        events = (await place.request("GET", "trace")).json()["traceEvents"]
+        owned = await served.create()
+        await chunks(owned, served, 10)
+        events = (await owned.request("GET", "trace")).json()["traceEvents"]
         names = {event["args"]["name"] for event in events if event["ph"] == "M" and "name" in event["args"]}
-        assert f"session {place.id}: stages of the model" in names
+        assert f"session {owned.id}: stages of the model" in names
         assert {"draw", "draw: wait", "frame", "frame: wait"} <= names
         drawn = [event for event in events if event["ph"] == "X" and event["cat"] == "stage"]
         for stage in ("draw", "frame"):
@@ -144,11 +144,11 @@ async def test_a_trace_has_the_stages_of_each_chunk() -> None:
 
 async def test_the_statistics_of_the_page_have_the_stages_of_the_session() -> None:
     async with in_process(stage_demo()) as served:
-        place = await served.take()
-        await chunks(place, served, 10)
+        owned = await served.create()
+        await chunks(owned, served, 10)
         message = {"v": 1, "type": "presented", "seq": 1, "clock": {"offset": 0.0, "uncertainty": 0.0}}
         shown = {"epoch": 1, "seq": 0, "index": 0, "presented": 0.0}
-        response = await place.request("POST", "actions", json={**message, "frames": [shown], "timing": True})
+        response = await owned.request("POST", "actions", json={**message, "frames": [shown], "timing": True})
         (timing,) = response.json()
         assert [entry["stage"] for entry in timing["pipeline"]] == ["draw", "frame", "pipeline"]
         draw_values, whole = timing["pipeline"][0]["values"], timing["pipeline"][2]["values"]
@@ -159,11 +159,11 @@ async def test_the_statistics_of_the_page_have_the_stages_of_the_session() -> No
 
 async def test_a_rollout_that_reaches_the_limit_finishes() -> None:
     async with in_process(stage_demo(max_chunks=5)) as served:
-        place = await served.take()
+        owned = await served.create()
         messages: list[str] = []
-        served.session(place).connections.add("test", messages.append)
+        served.session(owned).connections.add("test", messages.append)
         await until(lambda: any('"finished"' in message for message in messages))
         assert served.runtime.host.monitor.chunks == 5
-        await asyncio.wait_for(place.request("POST", "reset", json={}), 10)
+        await asyncio.wait_for(owned.request("POST", "reset", json={}), 10)
         await until(lambda: sum('"finished"' in message for message in messages) == 2)
         assert served.runtime.host.monitor.chunks == 10

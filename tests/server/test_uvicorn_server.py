@@ -17,7 +17,7 @@ from realtime_engine.server.uvicorn_server import hide_tokens
 from .support import over_http, paint_demo
 
 
-async def test_connections_hold_little_so_that_slow_viewers_see_fresh_pictures() -> None:
+async def test_send_buffers_are_small_so_that_slow_viewers_get_recent_frames() -> None:
     async with over_http() as served:
         assert served.server is not None
         listener = served.server.listener
@@ -26,7 +26,7 @@ async def test_connections_hold_little_so_that_slow_viewers_see_fresh_pictures()
         assert "server" not in (await served.client.get("/healthz")).headers
 
 
-def test_an_address_that_is_taken_is_named() -> None:
+def test_an_address_in_use_is_reported() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -35,7 +35,7 @@ def test_an_address_that_is_taken_is_named() -> None:
             DemoServer(create_app(paint_demo(), config), config)
 
 
-def test_the_process_may_open_as_many_files_as_the_system_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limit_of_open_files_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
     monkeypatch.setattr(resource, "getrlimit", lambda which: (256, 4096))
     monkeypatch.setattr(resource, "setrlimit", lambda *given: asked.append(given))
@@ -44,7 +44,7 @@ def test_the_process_may_open_as_many_files_as_the_system_allows(monkeypatch: py
     assert asked == [(resource.RLIMIT_NOFILE, (4096, 4096))]
 
 
-def test_tokens_stay_out_of_the_log() -> None:
+def test_tokens_are_masked_in_the_log() -> None:
     record = logging.LogRecord(
         "uvicorn.access", logging.INFO, "", 0, '%s "%s" %d', ("here", "/s.mjpeg?a=1&token=abc_-9&b=2", 200), None
     )
@@ -52,18 +52,18 @@ def test_tokens_stay_out_of_the_log() -> None:
     assert record.getMessage() == 'here "/s.mjpeg?a=1&token=...&b=2" 200'
 
 
-async def test_many_servers_of_one_process_filter_once() -> None:
+async def test_several_servers_in_one_process_install_one_filter() -> None:
     async with over_http(), over_http():
         assert logging.getLogger("uvicorn.access").filters.count(hide_tokens) == 1
 
 
-async def test_the_end_waits_for_no_timeout() -> None:
-    async with over_http(shutdown_timeout_s=1000) as served:  # the limit of the test run is far below
-        await served.take()
-        await served.take()
+async def test_the_shutdown_waits_for_no_timeout() -> None:
+    async with over_http(shutdown_timeout_s=1000) as served:  # far above the timeout of the test
+        await served.create()
+        await served.create()
 
 
-def test_ctrl_c_ends_it_cleanly() -> None:
+def test_sigint_ends_it_cleanly() -> None:
     code = (
         "from realtime_engine.server import DemoServer, ServerConfig, create_app\n"
         "from tests.server.support import paint_demo\n"
@@ -82,10 +82,10 @@ def test_ctrl_c_ends_it_cleanly() -> None:
     assert process.returncode == 0 and out == "bye\n"
 
 
-async def test_a_refused_handshake_is_no_error_worth_a_line(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_refused_handshake_is_not_logged_as_an_error(caplog: pytest.LogCaptureFixture) -> None:
     async with over_http() as served:
         assert served.server is not None
-        address = f"{served.server.url.replace('http', 'ws')}api/sessions/nobody/controls?token=x"
+        address = f"{served.server.url.replace('http', 'ws')}api/sessions/unknown/controls?token=x"
         with pytest.raises(InvalidStatus) as refused:
             await connect(address)
         assert refused.value.response.status_code == 404

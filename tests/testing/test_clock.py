@@ -73,13 +73,13 @@ def test_a_ring_wakes_before_the_moment():
         clock.wait_for_sleeper(0)
 
 
-def test_a_sleeper_without_a_moment_is_woken_by_the_bell_alone():
+def test_a_sleeper_without_a_moment_is_woken_by_the_event_alone():
     clock = ManualClock()
     sleeper = Sleeper(clock, None)
     assert clock.wait_for_sleeper() is None
     clock.advance(3600)
     assert not sleeper.woken.is_set()
-    with pytest.raises(RuntimeError, match="wake-up"):
+    with pytest.raises(RuntimeError, match="no deadline"):
         clock.advance_to_sleeper()
     sleeper.wakeup.notify()
     sleeper.wait_until_woken()

@@ -82,7 +82,7 @@ MONOTONIC = MonotonicClock()
 
 
 class Deadlines:
-    """Absolute deadlines ``interval_ns`` apart.
+    """Absolute deadlines at an interval of ``interval_ns``.
 
     A tick that ends after the next deadline makes the next tick start at once, on the newest deadline that has passed;
     older ones are skipped. So late ticks cause no drift, and a long stall is followed by one tick, not by a burst.

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Literal
 
 from .contract import AdmissionError, EngineManifest, SessionInit, StepResult
-from .decoder import Decode, Decoder, step_results
+from .decoder import BatchDecode, BatchDecoder, step_results
 from .errors import EngineContractError, StepFailure, call_hook, reraise_interrupt
 from .lanes import DONE, Completion, Lane, Lanes, cuda_lanes, cuda_torch, inline_lanes, late_lanes, thread_lanes
 from .rows import EncodeSkipBudget, PendingEncodes, Row, StepPlan
@@ -85,7 +85,7 @@ class ComposedEngine:
         self._empty_slots: dict[int, str | None] = dict.fromkeys(range(size))
         self._pending: list[Row] = []
         self._encodes = PendingEncodes(encode, self._empty_slots, skips_steps=self._sits_out)
-        self._decoder = Decoder(deferred, self._rows)
+        self._decoder = BatchDecoder(deferred, self._rows)
         self._seeded: Completion = DONE  # the latest seeding, which an encode must not overtake
         self._lanes: Lanes | None = None  # opened by the first step, on its thread
         self._silent_steps = 0
@@ -333,7 +333,7 @@ class ComposedEngine:
         self._decoder.finish(lanes, decode, failures)
         return decode.batch
 
-    def _run_hot(self, lanes: Lanes, batch: StageBatch, decode: Decode | None, began: float) -> Completion:
+    def _run_hot(self, lanes: Lanes, batch: StageBatch, decode: BatchDecode | None, began: float) -> Completion:
         """Run HOT; if it fails, keep the chunks of the batch that is decoded beside it."""
         try:
             return lanes.hot.submit(partial(run_stages, self._hot, batch))

@@ -20,15 +20,15 @@ __all__ = ["AdmissionError", "EngineManifest", "RealtimeInterface", "SessionInit
 
 @dataclass(frozen=True)
 class EngineManifest:
-    """What an engine can do, fixed when it is built.
+    """Capacity and cadence of an engine, fixed when it is built.
 
     Attributes:
         max_sessions: sessions that can be attached at once.
-        chunk_shape: shape of one session's output for one step; ``()`` when it has none worth naming.
+        chunk_shape: shape of one session's output of one step; ``()``: not declared.
         rate_hz: chunks per second in steady state.
         frames_per_chunk: frames in one chunk; playback runs at ``rate_hz * frames_per_chunk`` frames per second.
-        input_latency_chunks: chunks until conditioning that arrived at a boundary shows in generation.
-        pipeline_depth_chunks: steps that it takes to prime the output pipeline (1: no pipeline).
+        input_latency_chunks: chunks from the boundary at which conditioning arrives to the first that depends on it.
+        pipeline_depth_chunks: steps from the one that begins a chunk to the one that returns it (1: no pipeline).
 
     Raises:
         ValueError: naming the field.
@@ -79,7 +79,7 @@ def _check_count(name: str, value: object, least: int) -> None:
 
 @dataclass
 class SessionInit:
-    """What an engine needs to admit and seed one session."""
+    """Arguments of an attach: the session's id, and the context that seeds it (prompt, seed, image)."""
 
     session_id: str
     context: Mapping[str, Any] = field(default_factory=dict)
@@ -106,8 +106,8 @@ class StepResult:
 class RealtimeInterface(Protocol):
     """Level 1 of the contract.
 
-    Under the default loop, ``manifest`` and every session-mutating call come from one pinned thread, never at the same
-    time, so thread-local state (the CUDA device, the grad mode) that one call sets is there in every later one.
+    The default loop makes every call from one thread, one at a time, so that thread-local state (the CUDA device, the
+    grad mode) which one call sets holds in every later one.
 
     Optional, looked up by name:
 
@@ -117,33 +117,37 @@ class RealtimeInterface(Protocol):
         it is passed when the signature accepts it. ``max_chunks`` limits the chunks of each epoch of a session, with
         :class:`~realtime_engine.core.messages.Finished` after the last; without that parameter a limit is refused.
     ``reset(init)``
-        Re-seed an attached session in place. Raises :class:`AdmissionError` *before* anything is released when the
-        session could not be admitted again. Without it the loop detaches and attaches.
+        Seed an attached session again in place. Raises :class:`AdmissionError` *before* anything is released if the
+        session cannot be admitted again. Without it the loop detaches and attaches.
     ``copies_conditioning``
-        True when the engine copies each mapping of ``due`` before anything may change it; saves the loop doing so.
+        True if the engine copies each mapping of ``due`` before it changes it, so that the loop need not.
     ``close()``
         Release what the engine holds besides its sessions, such as threads. Called, if at all, after the last other
         call, by the code that built the engine.
     ``pending_sessions``
-        Collection of ids that are attached and not yet seeded; the loop answers their Attach once they leave it.
+        Collection of ids that are attached and not yet seeded; the loop answers their Attach once they are seeded.
     """
 
     def manifest(self) -> EngineManifest:
-        """Capacity and cadence. The same value every time."""
+        """Capacity and cadence; the same value at every call."""
 
     def attach(self, init: SessionInit) -> None:
-        """Admit a session; nothing happens when it is attached already. Raises :class:`AdmissionError` when full."""
+        """Admit a session; does nothing if it is attached. Raises :class:`AdmissionError` when full."""
 
     def step(self, due: Mapping[str, Mapping[str, Any]]) -> list[StepResult]:
         """Advance each session of ``due`` (session id -> conditioning) by one chunk.
 
-        Each mapping is the engine's own, the values in it are not: it leaves arrays and nested containers as they are.
-        Unknown ids are ignored and attached sessions that ``due`` leaves out stay where they are. May return fewer
-        results than ``due`` has entries (warm-up, rows in isolation). ``step({})`` flushes what a pipeline still holds.
+        The engine may change each mapping, but not the values in it (arrays, nested containers). It ignores unknown
+        ids and does not advance attached sessions that are not in ``due``. It may return fewer results than ``due`` has
+        entries (warm-up of a pipeline, rows that are being encoded). ``step({})`` returns what a pipeline still holds.
+
+        Raises:
+            StepFailure: the engine knows which sessions failed.
+            Exception: the loop finds the session by bisection, so no session may have advanced.
         """
 
     def finalize(self, session_ids: list[str]) -> None:
-        """Maintenance after the chunks of these sessions are out. May do nothing."""
+        """Maintenance after the chunks of these sessions were sent. May do nothing."""
 
     def detach(self, session_id: str) -> None:
-        """Release a session; nothing happens for an unknown one."""
+        """Release a session; does nothing if it is not attached."""

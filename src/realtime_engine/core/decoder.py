@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, slots=True)
-class Decode:
+class BatchDecode:
     """A batch whose HOT work is done or under way, and its DEFERRED work once that was started."""
 
     batch: StageBatch
@@ -26,7 +26,7 @@ class Decode:
     done: Completion = DONE
 
 
-class Decoder:
+class BatchDecoder:
     """Runs DEFERRED stages and makes results of their outputs.
 
     In a pipeline it holds one batch back, which the next step decodes while HOT makes the next one.
@@ -39,24 +39,24 @@ class Decoder:
     def __init__(self, stages: list[Stage], rows: Mapping[str, Row]) -> None:
         self._stages = stages
         self._rows = rows
-        self._in_flight: Decode | None = None
+        self._in_flight: BatchDecode | None = None
         self._salvaged: list[StepResult] = []  # decoded in a step that failed afterwards
 
-    def start(self, lanes: Lanes, batch: StageBatch, hot_done: Completion) -> Decode:
+    def start(self, lanes: Lanes, batch: StageBatch, hot_done: Completion) -> BatchDecode:
         """Begin to decode a batch once its HOT work has ended."""
         work = partial(_run_and_check, self._stages, batch)
-        return Decode(batch, hot_done, submit(lanes.deferred, work, after=(hot_done,)))
+        return BatchDecode(batch, hot_done, submit(lanes.deferred, work, after=(hot_done,)))
 
     def hold(self, batch: StageBatch, hot_done: Completion) -> None:
         """Keep a batch in flight until :meth:`start_in_flight`."""
-        self._in_flight = Decode(batch, hot_done)
+        self._in_flight = BatchDecode(batch, hot_done)
 
-    def start_in_flight(self, lanes: Lanes) -> Decode | None:
+    def start_in_flight(self, lanes: Lanes) -> BatchDecode | None:
         """Begin to decode the batch in flight, if there is one."""
         held, self._in_flight = self._in_flight, None
         return None if held is None else self.start(lanes, held.batch, held.hot_done)
 
-    def finish(self, lanes: Lanes, decode: Decode, failures: dict[str, BaseException]) -> None:
+    def finish(self, lanes: Lanes, decode: BatchDecode, failures: dict[str, BaseException]) -> None:
         """Wait for DEFERRED. If it failed, repeat it by halves, so that only the culprits lose their chunk."""
         error = error_of(decode.done)
         batch = decode.batch
@@ -75,7 +75,7 @@ class Decoder:
             batch.outputs.update(part.batch.outputs)
             batch.finished |= part.batch.finished
 
-    def salvage(self, lanes: Lanes, decode: Decode, began: float) -> None:
+    def salvage(self, lanes: Lanes, decode: BatchDecode, began: float) -> None:
         """Keep the chunks of a batch whose step failed in HOT; the next step returns them."""
         lost: dict[str, BaseException] = {}
         self.finish(lanes, decode, lost)

@@ -1,15 +1,15 @@
-"""Everything that the engine raises on purpose.
+"""Errors of the engine, and how errors are shown and passed on.
 
 ::
 
     RealtimeEngineError
-    ├── AdmissionError (RuntimeError)      no room for this session now: back off, retry, go elsewhere
+    ├── AdmissionError (RuntimeError)      no capacity for this session now: back off and retry
     ├── EngineContractError (TypeError)    an engine hook broke the contract (wrong type, ``async def``)
     ├── StepFailure (RuntimeError)         some sessions failed in a step; the others' results are inside
-    ├── SessionClaimedError (RuntimeError) ``Outbox.session(id)`` while somebody holds that session
+    ├── SessionClaimedError (RuntimeError) ``Outbox.session(id)`` of a session that has a reader
     └── OutboxClosed                       the serve loop has ended and nothing is left to read
 
-Bad arguments are plain ``ValueError`` and ``TypeError``.
+Bad arguments raise ``ValueError`` and ``TypeError``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .contract import StepResult
 
 
-_MAX = 4096  # characters of an error's text; it goes to everybody who watches
+_MAX_LENGTH = 4096  # of an error's text, which is sent to every client of the session
 
 
 class RealtimeEngineError(Exception):
@@ -32,7 +32,7 @@ class RealtimeEngineError(Exception):
 
 
 class AdmissionError(RealtimeEngineError, RuntimeError):
-    """The engine has no room for this session now. Backpressure, never a crash."""
+    """The engine has no capacity for this session now: backpressure, not a failure."""
 
 
 class EngineContractError(RealtimeEngineError, TypeError):
@@ -40,13 +40,13 @@ class EngineContractError(RealtimeEngineError, TypeError):
 
 
 class StepFailure(RealtimeEngineError, RuntimeError):
-    """Raised by an engine that knows whose fault a failed step is.
+    """Raised by an engine that knows which sessions made a step fail.
 
-    Any other exception out of ``step`` makes the serve loop search for the culprit.
+    After any other exception out of ``step``, the serve loop searches for the session.
 
     Attributes:
-        failures: session id -> what went wrong for it.
-        results: chunks that the other sessions produced in the same step; they have advanced.
+        failures: session id -> what it failed with.
+        results: chunks of the other sessions in the same step; they have advanced.
     """
 
     def __init__(self, failures: Mapping[str, BaseException], results: list[StepResult] | None = None) -> None:
@@ -59,7 +59,7 @@ class StepFailure(RealtimeEngineError, RuntimeError):
 
 
 class SessionClaimedError(RealtimeEngineError, RuntimeError):
-    """Two readers asked for the same session of one outbox."""
+    """A second reader claimed a session of one outbox."""
 
 
 class OutboxClosed(RealtimeEngineError):
@@ -67,13 +67,13 @@ class OutboxClosed(RealtimeEngineError):
 
 
 def describe(error: BaseException) -> str:
-    """One line for a log, an event or a person: ``ValueError: the text``. Never raises."""
+    """One line for a log, an event or the user: ``ValueError: the text``. Does not raise."""
     text = reason_of(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def brief(value: object) -> str:
-    """How a value of unknown origin is shown in a message: in bounded length, time and depth. Never raises."""
+    """The repr of a value of unknown origin, bounded in length, time and depth. Does not raise."""
     try:
         return reprlib.repr(value)
     except Exception:  # an integer of too many digits for text, or a repr of its own
@@ -81,22 +81,22 @@ def brief(value: object) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """The text of an error in one line that can be encoded and sent; empty when it has none. Never raises."""
+    """The text of an error in one line of valid UTF-8, at most 4096 characters; may be empty. Does not raise."""
     try:
         text = " ".join(str(error).split()).encode("utf-8", "backslashreplace").decode()
-        return text if len(text) <= _MAX else text[:_MAX] + "..."
-    except BaseException:  # an error of the model's own, whose text is an error too
+        return text if len(text) <= _MAX_LENGTH else text[:_MAX_LENGTH] + "..."
+    except BaseException:  # a model's own error class may raise in __str__
         return "(its text could not be read)"
 
 
 def reraise_interrupt(error: BaseException) -> None:
-    """Let a person's Ctrl-C through, which only the main thread gets; everything else a hook may raise is contained."""
+    """Re-raise a Ctrl-C, which only the main thread receives; every other error of a hook is contained."""
     if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
         raise error
 
 
 def call_hook(hook: Callable[..., Any], *args: Any) -> Any:
-    """Call an engine or model hook; a coroutine in place of a result is a broken contract, not a promise to be kept."""
+    """Call a hook of an engine or model. Raises :class:`EngineContractError` if it is ``async def``."""
     result = hook(*args)
     if result is not None and inspect.iscoroutine(result):
         result.close()

@@ -1,4 +1,4 @@
-"""The queue into an engine."""
+"""The queue of messages into an engine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,13 @@ __all__ = ["Inbox"]
 
 
 class Inbox:
-    """Callers put messages in, the engine drains them at chunk boundaries. Unbounded; keeps each sender's order."""
+    """Callers put messages in; the engine drains them at chunk boundaries.
+
+    Unbounded, keeps the order of each sender, usable from any thread and event loop.
+
+    Args:
+        clock: time of the arrival stamps.
+    """
 
     def __init__(self, *, clock: Clock = MONOTONIC) -> None:
         self._clock = clock
@@ -26,11 +32,11 @@ class Inbox:
         self._listeners_lock = threading.Lock()
 
     def put_nowait(self, msg: InboxMsg) -> None:
-        """Take a snapshot of ``msg`` and queue it.
+        """Queue a snapshot of ``msg``.
 
         Raises:
-            TypeError: it is no inbox message, or a field has the wrong type.
-            ValueError: the conditioning holds the reserved key ``events``.
+            TypeError: ``msg`` is not an inbox message, or a field has the wrong type.
+            ValueError: the conditioning has the reserved key ``events``, or a value refers to itself.
         """
         checked = _checked(msg)
         self._messages.append((self._clock.now_ns(), checked))
@@ -38,11 +44,11 @@ class Inbox:
             listener()
 
     def drain_nowait(self) -> list[InboxMsg]:
-        """Everything that is queued now, oldest first."""
+        """Remove and return all messages, oldest first."""
         return [msg for _, msg in self.drain_stamped()]
 
     def drain_stamped(self) -> list[tuple[int, InboxMsg]]:
-        """Like :meth:`drain_nowait`, each message with its time of arrival in monotonic nanoseconds."""
+        """Like :meth:`drain_nowait`, each message after its time of arrival in monotonic nanoseconds."""
         messages = self._messages
         drained: list[tuple[int, InboxMsg]] = []
         with contextlib.suppress(IndexError):
@@ -51,11 +57,12 @@ class Inbox:
         return drained
 
     def empty(self) -> bool:
+        """Whether no message is queued."""
         return not self._messages
 
     @contextlib.contextmanager
     def listening(self, listener: Callable[[], None]) -> Iterator[None]:
-        """Call ``listener`` after each put, on the thread that puts; it must be quick and must not raise."""
+        """While the context is open, call ``listener`` after each put, on that thread. It must not block or raise."""
         with self._listeners_lock:
             self._listeners = (*self._listeners, listener)
         try:
@@ -65,7 +72,7 @@ class Inbox:
                 self._listeners = tuple(other for other in self._listeners if other is not listener)
 
     async def wait(self) -> None:
-        """Return once there is something to drain (for engines that own their loop)."""
+        """Return once a message is queued; for engines that own their loop."""
         arrived = asyncio.Event()
         loop = asyncio.get_running_loop()
         with self.listening(lambda: call_soon(loop, arrived.set)):
@@ -104,6 +111,7 @@ def _checked_action(msg: Action) -> Action:
 
 
 def check_session_id(session_id: object) -> None:
+    """Raise ``TypeError`` unless ``session_id`` is a ``str``."""
     if not isinstance(session_id, str):
         raise TypeError(f"session_id must be a str, got {type(session_id).__name__}: {session_id!r}")
 

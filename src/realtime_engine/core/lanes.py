@@ -1,7 +1,6 @@
 """Where stages run: inline, at once or late, on a CUDA stream, or on a worker thread.
 
-torch is looked up, never imported by name: it is used only when the process has it already or the model declares a
-CUDA device.
+torch is used only if the process has imported it already or the model declares a CUDA device.
 """
 
 from __future__ import annotations
@@ -28,27 +27,27 @@ class Lane(Enum):
     """Which lane a stage runs on."""
 
     HOT = auto()
-    """Critical path: must finish before the next chunk's HOT work. Leaves what DEFERRED needs in ``batch.data``."""
+    """The critical path: ends before HOT of the next chunk begins. Leaves DEFERRED's input in ``batch.data``."""
 
     DEFERRED = auto()
-    """Every chunk, may lag one behind HOT: fills ``batch.outputs`` (a decode)."""
+    """Every chunk, up to one behind HOT: fills ``batch.outputs`` (a decode)."""
 
     ENCODE = auto()
-    """On demand, for the rows whose heavy conditioning changed (a prompt or image encode)."""
+    """On demand, for rows whose heavy conditioning changed (a prompt or image encode)."""
 
 
 class Completion(Protocol):
-    """The end of some work on a lane."""
+    """A handle of submitted work."""
 
     def done(self) -> bool:
-        """Whether the work has ended, well or badly, without waiting."""
+        """Whether the work has ended, with or without an error. Does not block."""
 
     def wait(self) -> None:
         """Block until the work has ended; raises what it raised."""
 
 
 class LaneRunner(Protocol):
-    """One execution lane."""
+    """Executes work in order."""
 
     def submit(self, work: Callable[[], None], after: Iterable[Completion] = ()) -> Completion:
         """Run ``work`` once every completion of ``after`` has ended."""
@@ -69,7 +68,7 @@ class Lanes(NamedTuple):
 
 
 class _Ended:
-    """Work that has ended before anybody could wait for it."""
+    """The completion of work that has ended."""
 
     def __init__(self, error: BaseException | None = None) -> None:
         self._error = error
@@ -86,7 +85,7 @@ DONE: Completion = _Ended()
 
 
 def submit(lane: LaneRunner, work: Callable[[], None], after: Iterable[Completion] = ()) -> Completion:
-    """Like ``lane.submit``, but what the work raises comes out of the completion on every kind of lane."""
+    """Like ``lane.submit``; on every kind of lane, the completion raises what the work raises."""
     try:
         return lane.submit(work, after)
     except BaseException as error:
@@ -95,7 +94,7 @@ def submit(lane: LaneRunner, work: Callable[[], None], after: Iterable[Completio
 
 
 def error_of(completion: Completion) -> BaseException | None:
-    """Wait for the end of the work; what it raised, if it did."""
+    """Wait for the end of the work; returns what it raised, or ``None``."""
     try:
         completion.wait()
     except BaseException as error:
@@ -105,40 +104,45 @@ def error_of(completion: Completion) -> BaseException | None:
 
 
 class InlineLane:
-    """Runs work at once, on the caller's thread; what it raises comes out of :meth:`submit`."""
+    """Runs work at once on the caller's thread; :meth:`submit` raises what the work raises."""
 
     def submit(self, work: Callable[[], None], after: Iterable[Completion] = ()) -> Completion:
+        """Run ``work`` now."""
         _run_after(after, work)
         return DONE
 
     def sync(self) -> None:
-        return None
+        """Return at once: all work has ended."""
 
     def close(self) -> None:
-        return None
+        """Return at once: there is no thread to end."""
 
 
 def inline_lanes() -> Lanes:
+    """All three on the calling thread."""
     lane = InlineLane()
     return Lanes(lane, lane, lane)
 
 
 class LateLane:
-    """Runs work when somebody waits for it, and not before; what it raises comes out of the completion's ``wait``."""
+    """Runs work only when its completion is waited for, on the waiting thread."""
 
     def __init__(self) -> None:
         self._waiting: deque[_LateCompletion] = deque()
 
     def submit(self, work: Callable[[], None], after: Iterable[Completion] = ()) -> Completion:
+        """Queue ``work``."""
         completion = _LateCompletion(self, partial(_run_after, tuple(after), work))
         self._waiting.append(completion)
         return completion
 
     def sync(self) -> None:
+        """Run all queued work."""
         while self._waiting:
             self.run_next()
 
     def run_next(self) -> None:
+        """Run the oldest queued work."""
         self._waiting.popleft().run()
 
 
@@ -164,7 +168,7 @@ _INLINE = InlineLane()
 
 
 def late_lanes() -> Lanes:
-    """All on the calling thread, DEFERRED as late as the contract lets it be: after the HOT that runs beside it."""
+    """All on the calling thread, DEFERRED as late as the contract allows: after the HOT that may overlap it."""
     return Lanes(_INLINE, LateLane(), _INLINE)
 
 
@@ -183,15 +187,16 @@ class _CudaCompletion:
 
 
 class CudaLane:
-    """Enqueues work on one CUDA stream. Order between lanes is kept on the device; the host does not wait."""
+    """Enqueues work on one CUDA stream. Lanes wait for each other on the device; the host does not wait."""
 
     def __init__(self, torch: Any, device: Any) -> None:
         self._torch = torch
         self._stream = torch.cuda.Stream(device=device)
-        # Weights may still be on their way on the stream that built the model.
+        # The stream that built the model may still be copying weights.
         self._stream.wait_stream(torch.cuda.current_stream(device))
 
     def submit(self, work: Callable[[], None], after: Iterable[Completion] = ()) -> Completion:
+        """Enqueue what ``work`` launches; raises what it raises on the host."""
         for completion in after:
             if isinstance(completion, _CudaCompletion):
                 self._stream.wait_event(completion.event)
@@ -202,14 +207,15 @@ class CudaLane:
         return _CudaCompletion(event)
 
     def sync(self) -> None:
+        """Block until the stream is empty."""
         self._stream.synchronize()
 
 
 def cuda_torch(*, declared: bool) -> Any | None:
-    """torch, if a CUDA device can be used through it, else ``None``.
+    """The torch module if it has a usable CUDA device, else ``None``.
 
     Args:
-        declared: the model says that it runs on CUDA; only then is torch imported if nothing else has done it.
+        declared: the model declares a CUDA device; only then is torch imported if the process has not imported it.
     """
     torch = sys.modules.get("torch")
     if torch is None and declared:
@@ -222,9 +228,11 @@ def cuda_torch(*, declared: bool) -> Any | None:
 
 
 def cuda_lanes(torch: Any, device: Any | None, *, threaded: bool = False) -> Lanes:
-    """Three streams on ``device`` (``None``: the calling thread's current one).
+    """Three streams on one device.
 
     Args:
+        torch: the torch module.
+        device: ``None``: the calling thread's current device.
         threaded: feed ENCODE's stream from a worker thread.
     """
     if device is None:
@@ -248,27 +256,29 @@ class _FutureCompletion:
 
 
 class ThreadLane:
-    """Runs work in order on one worker thread; what it raises comes out of the completion's ``wait``.
+    """Runs work in order on one worker thread.
 
-    The thread is a daemon, so that work that never ends cannot keep the process from ending. It ends with
-    :meth:`close`, or when the lane is garbage-collected.
+    The thread is a daemon, so that work which never ends does not keep the process alive. It ends with :meth:`close`,
+    or when the lane is garbage-collected.
     """
 
     def __init__(self, name: str) -> None:
-        self._orders: SimpleQueue[_Order | None] = SimpleQueue()
+        self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
         self._last: Future[None] | None = None
-        self._thread = threading.Thread(target=_work_off, args=(self._orders,), name=name, daemon=True)
+        self._thread = threading.Thread(target=_run_tasks, args=(self._tasks,), name=name, daemon=True)
         self._thread.start()
-        self._end = weakref.finalize(self, self._orders.put, None)
+        self._end = weakref.finalize(self, self._tasks.put, None)
 
     def submit(self, work: Callable[[], None], after: Iterable[Completion] = ()) -> Completion:
+        """Queue ``work``."""
         self._last = Future()
-        self._orders.put((self._last, tuple(after), work))
+        self._tasks.put((self._last, tuple(after), work))
         return _FutureCompletion(self._last)
 
     def sync(self) -> None:
+        """Block until the queue is empty."""
         if self._last is not None:
-            self._last.exception()  # waits; whoever holds the completion deals with the error
+            self._last.exception()  # waits; the completion's holder handles the error
 
     def close(self) -> None:
         """End the thread once it has run what was submitted, and wait for its end. Nothing may be submitted after."""
@@ -276,24 +286,24 @@ class ThreadLane:
         self._thread.join()
 
 
-_Order: TypeAlias = tuple["Future[None]", tuple[Completion, ...], Callable[[], None]]
+_Task: TypeAlias = tuple["Future[None]", tuple[Completion, ...], Callable[[], None]]
 
 
-def _work_off(orders: SimpleQueue[_Order | None]) -> None:
-    while (order := orders.get()) is not None:
-        future, after, work = order
+def _run_tasks(tasks: SimpleQueue[_Task | None]) -> None:
+    while (task := tasks.get()) is not None:
+        future, after, work = task
         try:
             _run_after(after, work)
         except BaseException as error:
             future.set_exception(error)
         else:
             future.set_result(None)
-        del order, future, after, work  # hold no batch while waiting for the next
+        del task, future, after, work  # keep no batch alive while waiting for the next
 
 
 def _run_after(after: Iterable[Completion], work: Callable[[], None]) -> None:
     for completion in after:
-        with contextlib.suppress(BaseException):  # whoever holds that completion deals with its error
+        with contextlib.suppress(BaseException):  # the completion's holder handles the error
             completion.wait()
     work()
 
@@ -312,13 +322,14 @@ class _FedCompletion:
 
 
 class FedLane:
-    """A stream that a thread of its own feeds: work that waits for the device on the way holds up no other lane."""
+    """A stream that is fed by a thread, so that work which waits for the device on the host delays no other lane."""
 
     def __init__(self, stream: CudaLane, feeder: ThreadLane) -> None:
         self._stream = stream
         self._feeder = feeder
 
     def submit(self, work: Callable[[], None], after: Iterable[Completion] = ()) -> Completion:
+        """Queue ``work`` for the feeding thread."""
         completion, after = _FedCompletion(), tuple(after)
 
         def feed() -> None:
@@ -328,6 +339,7 @@ class FedLane:
         return completion
 
     def sync(self) -> None:
+        """Block until the feeding thread and the stream are idle."""
         self._feeder.sync()
         self._stream.sync()
 

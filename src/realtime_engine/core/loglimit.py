@@ -1,4 +1,4 @@
-"""Log lines that cannot flood: one a second for each cause."""
+"""Rate-limited logging of errors: one line per second and cause."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ _MAX_CAUSES = 256
 
 
 class LogLimiter:
-    """Logs an error at most once a second for each cause, with the count of those held back since."""
+    """Logs an error at most once per second for each cause, with the number of those suppressed since.
+
+    Args:
+        logger: receives the lines.
+        clock: time.
+    """
 
     def __init__(self, logger: logging.Logger, clock: Clock) -> None:
         self._logger = logger
@@ -20,7 +25,13 @@ class LogLimiter:
         self._causes: dict[tuple[str, str], _Cause] = {}
 
     def error(self, what: str, error: BaseException, session_id: str = "") -> None:
-        """``what`` says what failed; it and the type of the error make the cause, whoever's it was."""
+        """Log an error unless its cause was logged within the last second.
+
+        Args:
+            what: what failed; with the type of the error, it makes the cause, for all sessions together.
+            error: logged with its traceback.
+            session_id: shown in the line.
+        """
         key = (what, type(error).__name__)
         cause = self._causes.get(key)
         if cause is None:
@@ -29,29 +40,29 @@ class LogLimiter:
             cause = self._causes[key] = _Cause()
         now = self._clock.now_ns()
         if cause.next_ns is not None and now < cause.next_ns:
-            cause.held += 1
+            cause.suppressed += 1
             return
         cause.next_ns = now + NS_PER_S
-        held, cause.held = cause.held, 0
-        again = f" ({held} more in between)" if held else ""
-        whose = f" [{session_id!r}]" if session_id else ""
-        self._log("%s%s: %s%s", what, whose, describe(error), again, exc_info=error)
+        suppressed, cause.suppressed = cause.suppressed, 0
+        count = f" ({suppressed} more in between)" if suppressed else ""
+        session = f" [{session_id!r}]" if session_id else ""
+        self._log("%s%s: %s%s", what, session, describe(error), count, exc_info=error)
 
     def flush(self) -> None:
-        """Report what is still held back."""
+        """Log how many errors were suppressed since their last line."""
         for (what, kind), cause in self._causes.items():
-            if cause.held:
-                self._log("%s: %s (%d more)", what, kind, cause.held)
-                cause.held = 0
+            if cause.suppressed:
+                self._log("%s: %s (%d more)", what, kind, cause.suppressed)
+                cause.suppressed = 0
 
     def _log(self, text: str, *args: object, exc_info: BaseException | None = None) -> None:
-        with contextlib.suppress(Exception):  # a filter or handler of the application's, which has its own way to tell
+        with contextlib.suppress(Exception):  # an application's log filter or handler may raise
             self._logger.error(text, *args, exc_info=exc_info)
 
 
 class _Cause:
-    __slots__ = ("next_ns", "held")
+    __slots__ = ("next_ns", "suppressed")
 
     def __init__(self) -> None:
         self.next_ns: int | None = None
-        self.held = 0
+        self.suppressed = 0

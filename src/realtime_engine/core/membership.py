@@ -60,8 +60,8 @@ S = TypeVar("S", bound=Member)
 class Membership(abc.ABC, Generic[S]):
     """Applies messages to sessions and sends the replies, each in order with the chunks.
 
-    A subclass admits, restarts and releases sessions. A hook that has to wait returns a coroutine, which the
-    caller of :meth:`handle` runs before the next message of that session.
+    A subclass admits, restarts and releases sessions. A hook that has to wait returns a coroutine, which the caller of
+    :meth:`handle` runs before the next message of that session.
 
     Args:
         outbox: takes events and chunks.

@@ -1,6 +1,6 @@
-"""What crosses the seam: messages into the engine, chunks and session events out of it.
+"""Messages into an engine, and chunks and session events out of it.
 
-Every message in is a snapshot: :meth:`Inbox.put_nowait` copies what it is given.
+Every inbox message is a snapshot: :meth:`Inbox.put_nowait` copies it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Attach:
 class Detach:
     """Release a session. Answered by :class:`Detached`, also when the id is unknown.
 
-    If the engine would not let go of it, the answer is ``Failed(fatal=True)``, and the loop tries again by itself.
+    If the engine cannot release it, the answer is ``Failed(fatal=True)``, and the loop retries.
     """
 
     session_id: str
@@ -32,10 +32,10 @@ class Detach:
 
 @dataclass(frozen=True)
 class Reset:
-    """Seed a session anew; an empty context means the last one. Restarts a session that has :class:`Finished`.
+    """Seed a session again; an empty context means the last one. Restarts a session that has :class:`Finished`.
 
-    Answered by :class:`ResetDone`, by :class:`Rejected` (the session goes on as it was), or by ``Failed(fatal=True)``
-    when it was released and could not be seeded again.
+    Answered by :class:`ResetDone`, by :class:`Rejected` (the session is unchanged), or by ``Failed(fatal=True)`` when
+    it was released and could not be seeded again.
     """
 
     session_id: str
@@ -48,9 +48,9 @@ class Action:
 
     Attributes:
         conditioning: *state*. The newest replaces the last one as a whole and persists until the next.
-        events: *edges* (a key press, a wheel click). Kept in order, handed to exactly one step as
+        events: *edges* (a key press, a wheel click). Kept in order and passed to exactly one step as
             ``conditioning["events"]``; that key is reserved for them.
-        action_id: comes back with the first chunk that this action shaped, and with those after it.
+        action_id: returned with the first chunk that depends on this action, and with those after it.
     """
 
     session_id: str
@@ -73,9 +73,9 @@ InboxMsg: TypeAlias = Attach | Detach | Reset | Action | SetActive
 
 
 class Stamps(NamedTuple):
-    """Moments in the life of a chunk, in monotonic nanoseconds.
+    """Times of a chunk, in monotonic nanoseconds.
 
-    ``action_received`` belongs to the newest :class:`Action` that was applied and is ``None`` before the first.
+    ``action_received`` is that of the newest :class:`Action` applied, ``None`` before the first.
     """
 
     action_received: int | None = None
@@ -92,8 +92,9 @@ class Chunk:
     """One session's chunk.
 
     Attributes:
-        output: whatever the model made; the engine never looks inside.
-        seq: counts from 0 over the life of a session id; never repeats.
+        output: the model's output; opaque to the engine.
+        stats: numbers that belong to the chunk, such as ``step_ms``.
+        seq: counts from 0 for each session id; never repeats.
         epoch: grows by one with each attach and each reset of the id; the first is 1.
         action_id: that of the newest :class:`Action` applied, ``None`` before the first of this epoch.
     """
@@ -109,9 +110,9 @@ class Chunk:
 
 @dataclass(frozen=True)
 class SessionEvent:
-    """Something that happened to a session, in order with its chunks.
+    """A change of a session's state, in order with its chunks.
 
-    ``epoch`` is the session's at that moment, 0 for an id that was never attached.
+    ``epoch`` is the session's at that time, 0 for an id that was never attached.
     """
 
     session_id: str
@@ -125,26 +126,26 @@ class Attached(SessionEvent):
 
 @dataclass(frozen=True)
 class Rejected(SessionEvent):
-    """A message was refused, or a session could not be seeded; ``reason`` is a sentence for a person."""
+    """A message was refused, or a session could not be seeded; ``reason`` is a sentence for the user."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class ResetDone(SessionEvent):
-    """The session starts anew; no chunk of an older epoch follows."""
+    """The session starts its next epoch; no chunk of an older epoch follows."""
 
 
 @dataclass(frozen=True)
 class ActiveChanged(SessionEvent):
-    """The session is paused (``active=False``: no chunk follows) or runs again."""
+    """The session is paused (``active=False``: no chunk follows) or resumed."""
 
     active: bool
 
 
 @dataclass(frozen=True)
 class Detached(SessionEvent):
-    """The session is gone and its row is free."""
+    """The session is released and its row is free."""
 
 
 @dataclass(frozen=True)
@@ -157,9 +158,9 @@ class Finished(SessionEvent):
 
 @dataclass(frozen=True)
 class Failed(SessionEvent):
-    """The session's share of a tick failed; ``error`` reads ``TypeName: text``.
+    """The session's part of a tick failed; ``error`` reads ``TypeName: text``.
 
-    With ``fatal`` the session is over and detached; without, it is stepped again in the next tick, apart from others.
+    With ``fatal`` the session is over and detached; without, it is stepped again in the next tick, alone.
     """
 
     error: str

@@ -109,11 +109,11 @@ class ServeSnapshot:
     Attributes:
         ticks: rounds of the loop that stepped the engine.
         overruns: deadlines that had passed when the tick before them ended.
-        steps: calls of ``engine.step``, those that look for a culprit included.
+        steps: calls of ``engine.step``, including those that search for the session that failed.
         chunks: chunks put into the outbox.
         rejected: messages and sessions refused.
         failed: :class:`Failed` events, fatal ones included.
-        foreign: results for sessions that are not attached, thrown away.
+        foreign: results discarded because their session is not attached, paused or finished.
         step: how long the engine took for a tick; in a stage graph, for a chunk.
         input_to_step: from an Action's arrival in the inbox to the begin of the step that it shapes.
         dropped: session id -> chunks that the outbox dropped.

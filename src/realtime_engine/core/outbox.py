@@ -1,4 +1,4 @@
-"""The queue out of an engine."""
+"""The queue of chunks and session events out of an engine."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ __all__ = ["Outbox", "OutboxItem", "OutboxSession", "OutboxStatistics"]
 
 OutboxItem: TypeAlias = Chunk | SessionEvent
 
-_KEPT_RETIRED = 1024  # sessions that are over and that nobody claimed: their events stay for a late reader
-_KEPT_UNREAD_EVENTS = 10_000  # of one session that nobody claimed
+_MAX_RETIRED = 1024  # unclaimed sessions that are over, whose events are kept for a late reader
+_MAX_UNREAD_EVENTS = 10_000  # of one unclaimed session
 
 
 @dataclass(frozen=True)
 class OutboxStatistics:
-    """A reading of an outbox.
+    """State of an outbox.
 
     Attributes:
-        sessions: sessions that it holds anything of.
-        chunks: chunks that wait to be read.
-        dropped: session id -> chunks dropped, of those sessions that lost any.
-        dropped_total: chunks dropped, sessions that are forgotten included.
+        sessions: sessions that have a queue.
+        chunks: unread chunks.
+        dropped: session id -> chunks dropped, for sessions that lost any.
+        dropped_total: chunks dropped, including those of sessions that are no longer kept.
     """
 
     sessions: int
@@ -41,7 +41,19 @@ class OutboxStatistics:
 
 
 class _Stream:
-    """One session's queue inside an outbox. Guarded by the outbox's lock."""
+    """One session's queue. Guarded by the outbox's lock.
+
+    Attributes:
+        items: unread chunks and events.
+        passed: events that ``get()`` has skipped, kept for a later claim.
+        chunks: unread chunks.
+        dropped: chunks dropped.
+        claimed: it has a reader.
+        abandoned: its reader was closed, so unread chunks do not keep it.
+        live: between ``Attached`` and the end of the session.
+        in_ring: it is in the outbox's ring.
+        waiters: tasks in ``OutboxSession.get``.
+    """
 
     __slots__ = (
         "session_id",
@@ -50,7 +62,7 @@ class _Stream:
         "chunks",
         "dropped",
         "claimed",
-        "left",
+        "abandoned",
         "live",
         "in_ring",
         "waiters",
@@ -59,16 +71,17 @@ class _Stream:
     def __init__(self, session_id: str) -> None:
         self.session_id = session_id
         self.items: deque[OutboxItem] = deque()
-        self.passed: list[OutboxItem] = []  # events that get() went past, kept for a late claim
+        self.passed: list[OutboxItem] = []
         self.chunks = 0
         self.dropped = 0
         self.claimed = False
-        self.left = False  # its reader has gone: nobody need come for the rest
-        self.live = False  # between Attached and the end of the session
+        self.abandoned = False
+        self.live = False
         self.in_ring = False
         self.waiters: deque[Waiter] = deque()
 
     def drop_oldest_chunk(self) -> None:
+        """Drop and count one chunk; events stay."""
         index = 0
         while not isinstance(self.items[index], Chunk):
             index += 1
@@ -77,9 +90,10 @@ class _Stream:
         self.dropped += 1
 
     def trim_events(self) -> None:
-        if len(self.passed) > _KEPT_UNREAD_EVENTS:
+        """Drop the oldest event beyond the limit of an unclaimed session."""
+        if len(self.passed) > _MAX_UNREAD_EVENTS:
             del self.passed[0]
-        elif len(self.items) - self.chunks > _KEPT_UNREAD_EVENTS:
+        elif len(self.items) - self.chunks > _MAX_UNREAD_EVENTS:
             index = next(i for i, item in enumerate(self.items) if not isinstance(item, Chunk))
             del self.items[index]
 
@@ -87,19 +101,24 @@ class _Stream:
 class Outbox:
     """The engine puts chunks and session events in; callers take them out.
 
-    ``maxsize`` bounds the chunks of each session by itself (0: no bound); beyond it the oldest chunk of that session is
-    dropped and counted, so a slow reader costs only itself. Events are never dropped while somebody may read them: only
-    of a session that nobody claims are no more than 10,000 kept, and only of the 1024 such sessions that ended last. So
-    is what a reader that closes leaves of a session that is over.
+    Events of a claimed session are never dropped. Of an unclaimed session the newest 10,000 events are kept, and of
+    those that are over, what the 1024 that ended last have left. Usable from any thread and event loop.
+
+    Args:
+        maxsize: limit of unread chunks of each session (0: none). Beyond it the session's oldest chunk is dropped and
+            counted, so that a slow reader affects its own session only.
+
+    Raises:
+        ValueError: ``maxsize`` is not an integer of 0 or more.
     """
 
     def __init__(self, maxsize: int = 0) -> None:
         if not isinstance(maxsize, int) or isinstance(maxsize, bool) or maxsize < 0:
             raise ValueError(f"maxsize must be an integer of 0 (no bound) or more, got {maxsize!r}")
         self._maxsize = maxsize
-        self._lock = threading.RLock()  # the last reference to an item may go under it, and run code
+        self._lock = threading.RLock()  # reentrant: under it, the last reference to an item may go and run a finalizer
         self._streams: dict[str, _Stream] = {}
-        self._ring: deque[_Stream] = deque()  # unclaimed streams that hold a chunk, in turn; no others
+        self._ring: deque[_Stream] = deque()  # unclaimed streams with unread chunks, in round-robin order
         self._getters: deque[Waiter] = deque()
         self._retired: dict[str, None] = {}  # insertion-ordered
         self._backlog = 0
@@ -109,11 +128,16 @@ class Outbox:
     # -- the engine's end
 
     def put_nowait(self, item: OutboxItem) -> None:
-        """Queue a chunk or an event. Raises :class:`OutboxClosed` after :meth:`close`."""
+        """Queue a chunk or an event.
+
+        Raises:
+            OutboxClosed: the outbox is closed.
+            TypeError: ``item`` is neither.
+        """
         self.put_many((item,))
 
     def put_many(self, items: Iterable[OutboxItem]) -> None:
-        """Queue several items with one lock and at most one wake-up per event loop."""
+        """Queue several items with one lock and at most one wake-up per event loop; raises as :meth:`put_nowait`."""
         woken: list[Waiter] = []
         try:
             self._put(tuple(items), woken)
@@ -147,12 +171,12 @@ class Outbox:
                         if self._getters:
                             next_in(self._getters, woken)
                 else:
-                    self._note_event(stream, item)
+                    self._on_event(stream, item)
                 if stream.waiters:
                     next_in(stream.waiters, woken)
 
     def close(self) -> None:
-        """No more puts. Readers drain what is left and then get :class:`OutboxClosed`. Idempotent."""
+        """Refuse further puts. Readers drain what is left and then get :class:`OutboxClosed`. Idempotent."""
         with self._lock:
             self._closed = True
             waiters = [
@@ -164,7 +188,7 @@ class Outbox:
                 stream.waiters.clear()
         wake(waiters)
 
-    def _note_event(self, stream: _Stream, event: SessionEvent) -> None:
+    def _on_event(self, stream: _Stream, event: SessionEvent) -> None:
         if isinstance(event, Attached):
             stream.live = True
         elif isinstance(event, Detached) or (isinstance(event, Failed) and event.fatal):
@@ -173,10 +197,10 @@ class Outbox:
             stream.trim_events()
             self._retire_if_over(stream)
 
-    # -- the readers' end: all sessions that nobody claimed
+    # -- the readers' end: all unclaimed sessions
 
     async def get(self) -> Chunk:
-        """The next chunk of the sessions that nobody claimed, round-robin. Raises :class:`OutboxClosed` at the end."""
+        """The next chunk of the unclaimed sessions, round-robin. Raises :class:`OutboxClosed` at the end."""
         while True:
             with self._lock:
                 chunk = self._take_chunk()
@@ -199,21 +223,23 @@ class Outbox:
 
     @property
     def closed(self) -> bool:
+        """Whether :meth:`close` was called."""
         return self._closed
 
     @property
     def backlog(self) -> int:
-        """Chunks that wait to be read, of all sessions."""
+        """Unread chunks of all sessions."""
         return self._backlog
 
     def statistics(self) -> OutboxStatistics:
+        """The state now."""
         with self._lock:
             streams = list(self._streams.values())
             dropped = {stream.session_id: stream.dropped for stream in streams if stream.dropped}
             return OutboxStatistics(len(streams), self._backlog, dropped, self._dropped)
 
     def _take_chunk(self) -> Chunk | None:
-        """The next chunk in turn; ``None`` when there is none yet. Raises :class:`OutboxClosed` at the end."""
+        """The next chunk; ``None`` if there is none yet. Raises :class:`OutboxClosed` at the end."""
         ring = self._ring
         if ring:
             stream = ring.popleft()
@@ -231,15 +257,15 @@ class Outbox:
                     self._retire_if_over(stream)
             return item
         if self._closed:
-            raise OutboxClosed("the serve loop has ended and every chunk was read")
+            raise OutboxClosed("the serve loop has ended and all chunks were read")
         return None
 
     def _retire_if_over(self, stream: _Stream) -> None:
         self._retired.pop(stream.session_id, None)
-        if stream.live or stream.claimed or (stream.chunks and not stream.left):
+        if stream.live or stream.claimed or (stream.chunks and not stream.abandoned):
             return
         self._retired[stream.session_id] = None
-        if len(self._retired) > _KEPT_RETIRED:
+        if len(self._retired) > _MAX_RETIRED:
             oldest = next(iter(self._retired))
             del self._retired[oldest]
             gone = self._streams.pop(oldest)
@@ -257,7 +283,8 @@ class Outbox:
         """Claim one session, before or after its attach; :meth:`get` then no longer serves it.
 
         Raises:
-            SessionClaimedError: somebody holds it; close that reader first.
+            SessionClaimedError: the session has a reader; close that one first.
+            TypeError: ``session_id`` is not a ``str``.
         """
         check_session_id(session_id)
         with self._lock:
@@ -267,7 +294,7 @@ class Outbox:
             if stream.claimed:
                 raise SessionClaimedError(f"session {session_id!r} is claimed: one reader a session, close() it first")
             stream.claimed = True
-            stream.left = False
+            stream.abandoned = False
             self._leave_ring(stream)
             self._retired.pop(session_id, None)
             stream.items.extendleft(reversed(stream.passed))
@@ -304,7 +331,7 @@ class Outbox:
     def _release(self, stream: _Stream) -> None:
         with self._lock:
             stream.claimed = False
-            stream.left = True
+            stream.abandoned = True
             readers = list(stream.waiters)
             stream.waiters.clear()
             if stream.chunks:
@@ -326,17 +353,17 @@ class Outbox:
                 if waiter in line:
                     line.remove(waiter)
                     raise
-                heirs: list[Waiter] = []
-                next_in(line, heirs)  # the wake-up was ours: pass it on
-            wake(heirs)
+                woken: list[Waiter] = []
+                next_in(line, woken)  # this task was woken for an item: pass the wake-up on
+            wake(woken)
             raise
 
 
 class OutboxSession:
     """One session's chunks and events in order: an async iterator that ends when the outbox is closed and read.
 
-    The claim outlives the session, so that a later attach of the same id is read by the same holder; :meth:`close`
-    gives it back. Also a context manager.
+    The claim outlives the session, so that one reader reads a later session of the same id too; :meth:`close` releases
+    it. Also a context manager.
     """
 
     def __init__(self, outbox: Outbox, stream: _Stream) -> None:
@@ -346,15 +373,17 @@ class OutboxSession:
 
     @property
     def session_id(self) -> str:
+        """The session that it reads."""
         return self._stream.session_id
 
     @property
     def closed(self) -> bool:
+        """Whether :meth:`close` was called."""
         return self._closed
 
     @property
     def dropped(self) -> int:
-        """Chunks of this session that were dropped because it was read too slowly."""
+        """Chunks of this session that were dropped because they were not read in time."""
         return self._stream.dropped
 
     async def get(self) -> OutboxItem:
@@ -366,7 +395,7 @@ class OutboxSession:
         return self._outbox._get_nowait_of(self, self._stream)
 
     def close(self) -> None:
-        """Give the claim back; what was not read is :meth:`Outbox.get`'s again. Idempotent."""
+        """Release the claim; unread items are available to :meth:`Outbox.get` again. Idempotent."""
         if not self._closed:
             self._closed = True
             self._outbox._release(self._stream)
@@ -388,4 +417,4 @@ class OutboxSession:
 
 
 class _StreamEnded(OutboxClosed, StopAsyncIteration):
-    """Ends ``async for``, and is an :class:`OutboxClosed` to whoever calls ``anext`` by hand."""
+    """Ends ``async for``; an :class:`OutboxClosed` for a direct call of ``anext``."""

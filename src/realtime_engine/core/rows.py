@@ -81,7 +81,7 @@ class Row:
         self.finished = False
         self.age = 0
         self.applied: dict[str, Any] = {}
-        self.encode: Encode | None = None
+        self.encode: RowEncode | None = None
         self.encode_failed = False
         self.deferred_events: list[Any] = []
         self.budget: EncodeSkipBudget | None = None
@@ -101,7 +101,7 @@ class Row:
 
 
 @dataclass(eq=False, slots=True)
-class Encode:
+class RowEncode:
     """Rows in one run of ENCODE, each with its heavy values after it."""
 
     wanted: dict[Row, dict[str, Any]]
@@ -155,7 +155,7 @@ class PendingEncodes:
         self._stages = stages
         self._empty_slots = dict(empty_slots)
         self._skips_steps = skips_steps
-        self._started: list[Encode] = []
+        self._started: list[RowEncode] = []
 
     def __bool__(self) -> bool:
         return bool(self._started)
@@ -178,7 +178,7 @@ class PendingEncodes:
         conditioning: dict[str, Mapping[str, Any]] = {row.session_id: dict(values) for row, values in wanted.items()}
         ages = {row.index: row.age for row in wanted}
         batch = StageBatch(slots, conditioning, set(conditioning), ages)
-        encode = Encode(wanted, submit(lanes.encode, partial(run_stages, self._stages, batch), after))
+        encode = RowEncode(wanted, submit(lanes.encode, partial(run_stages, self._stages, batch), after))
         self._started.append(encode)
         for row in wanted:
             row.encode = encode
@@ -193,7 +193,7 @@ class PendingEncodes:
             if encode.completion.done():
                 self._complete(lanes, encode, failures)
 
-    def _complete(self, lanes: Lanes, encode: Encode, failures: dict[str, BaseException]) -> None:
+    def _complete(self, lanes: Lanes, encode: RowEncode, failures: dict[str, BaseException]) -> None:
         """Put an encode's values in effect. One that failed is its row's failure, or is repeated for each row alone."""
         error = error_of(encode.completion)
         self._started.remove(encode)

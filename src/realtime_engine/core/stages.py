@@ -1,4 +1,4 @@
-"""How a model is written for :class:`~realtime_engine.core.composed.ComposedEngine`: stages over a batch of rows."""
+"""The interface of a model for :class:`~realtime_engine.core.composed.ComposedEngine`: stages over rows of a batch."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ __all__ = [
 
 @dataclass(slots=True)
 class StageBatch:
-    """What one step's stages work on, in place.
+    """One step's batch, which its stages change in place.
 
     Set by the engine: ``slots``, ``conditioning``, ``due``, ``ages``. Filled by the stages: ``data``, ``outputs``,
     ``finished``.
 
     Attributes:
-        slots: row -> session id, the whole arena; ``None`` for a row that takes no part in this step.
+        slots: row -> session id, for all rows of the engine; ``None`` for a row that takes no part in this step.
         conditioning: session id -> conditioning of this step; a stage may change it. HOT and DEFERRED see a heavy value
             (see :class:`StageModel`) from the step on in which its encode has ended, and the previous value until then.
         due: the sessions that this step advances.
-        ages: row -> chunks made since the row was seeded (0 for the first).
-        data: workspace that earlier stages leave for later ones of the same batch.
+        ages: row -> chunks begun since the row was seeded (0 for the first).
+        data: results of earlier stages for later ones of the same batch.
         outputs: session id -> chunk, filled by the last stages; opaque to the engine.
         finished: rows whose rollout ends with the chunk of this step. A HOT or DEFERRED stage adds them; the engine
-            marks the chunk as the last and steps the row no more until its session is reset. In a pipeline, what HOT
-            has already made of the row's next chunk is discarded. A row whose last chunk was lost to a failure is
-            stepped again, so a model adds a row at its last chunk and at every one after it.
+            marks the chunk as the last and does not step the row until its session is reset. In a pipeline, HOT's part
+            of the row's next chunk is discarded. If the last chunk is lost to a failure, the row is stepped again, so a
+            model adds a row at its last chunk and at each one after it.
     """
 
     slots: dict[int, str | None]
@@ -58,11 +58,11 @@ class StageBatch:
         return sorted(row for row, session_id in self.slots.items() if session_id is not None)
 
     def session_at(self, row: int) -> str | None:
-        """The session in ``row``, ``None`` when it takes no part."""
+        """The session in ``row``, ``None`` if it takes no part."""
         return self.slots.get(row)
 
     def part(self, rows: Sequence[int]) -> StageBatch:
-        """The same step for some of its rows only, with the same ``data`` and no outputs yet."""
+        """A batch of the same step with some of its rows, the same ``data`` and no outputs."""
         sessions = {row: self.slots[row] for row in rows}
         ids = {session_id for session_id in sessions.values() if session_id is not None}
         return StageBatch(
@@ -75,7 +75,7 @@ class StageBatch:
         )
 
     def drop(self, row: int, session_id: str) -> None:
-        """Take one session out, before its outputs are read."""
+        """Remove one session before its outputs are read."""
         self.slots[row] = None
         self.conditioning.pop(session_id, None)
         self.due.discard(session_id)
@@ -88,16 +88,17 @@ class StageBatch:
 class Stage(Protocol):
     """One unit of work on one lane.
 
-    Boundary-atomic: when it raises, the model's resident state must still be that of the last chunk boundary, because
-    the engine runs the same rows again, together or apart. A DEFERRED stage may see fewer rows than HOT did for the
-    same batch (one left, one failed): it finds a row's share of ``data`` by the row, never by its position.
+    Boundary-atomic: if it raises, the model's resident state must still be that of the last chunk boundary, because the
+    engine runs the same rows again, together or alone. A DEFERRED stage may see fewer rows than HOT did for the same
+    batch (a session was detached or failed), so it indexes ``data`` by row, not by position.
     """
 
     @property
     def lane(self) -> Lane:
-        """A plain attribute will do."""
+        """The lane to run on; may be a plain attribute."""
 
-    def __call__(self, batch: StageBatch) -> None: ...
+    def __call__(self, batch: StageBatch) -> None:
+        """Run the stage for the rows of ``batch``."""
 
 
 @runtime_checkable
@@ -109,22 +110,23 @@ class StageModel(Protocol):
     ``heavy_keys() -> Collection[str]``
         Conditioning keys whose change needs an ENCODE. Absent: none.
     ``heavy_equal(previous, wanted) -> bool``
-        Equality of two mappings of heavy values, for models that carry tensors or revisions.
+        Equality of two mappings of heavy values, for models whose values are tensors or revisions.
     ``heavy_policy() -> str``
         ``"sit_out"`` (the default): a row is left out of HOT until its encode has ended. ``"keep_running"``: HOT runs
         the row with the old value during the encode, so ENCODE must not change what a HOT of the same row reads.
     ``seed_ready(pending) -> bool``
-        Whether the rows that wait (row -> attach context) may be seeded now. Absent: always.
+        Whether the pending rows (row -> attach context) may be seeded now. Absent: always.
     ``cuda_device() -> Any``
-        The CUDA device that the model runs on; asked for on the stepping thread.
+        The CUDA device that the model runs on; called on the stepping thread.
 
-    ENCODE stages may run beside HOT and DEFERRED stages of other rows: they touch the encoded rows alone.
+    ENCODE stages may run beside HOT and DEFERRED stages of other rows, so they touch the encoded rows only.
     """
 
-    def manifest(self) -> EngineManifest: ...
+    def manifest(self) -> EngineManifest:
+        """Capacity and cadence; the engine sets ``pipeline_depth_chunks``."""
 
     def stages(self) -> Sequence[Stage]:
-        """In the order in which they run; those of one lane run one after the other."""
+        """The stages in order; those of one lane run one after the other."""
 
     def seed(self, rows: Mapping[int, Mapping[str, Any]]) -> None:
         """Give these rows (row -> attach context) their first state, heavy values included. Called at a boundary."""
@@ -134,7 +136,7 @@ class StageModel(Protocol):
 
 
 def checked_stages(model: StageModel) -> list[Stage]:
-    """The model's stages. Raises :class:`EngineContractError` when it, or one of them, is not what it should be."""
+    """The model's stages. Raises :class:`EngineContractError` if the model or a stage breaks the protocol."""
     for hook in ("manifest", "stages", "seed", "detach"):
         if isinstance(model, type) or not callable(getattr(model, hook, None)):
             what = f"the class {model.__name__}" if isinstance(model, type) else repr(model)
@@ -149,7 +151,7 @@ def checked_stages(model: StageModel) -> list[Stage]:
 
 
 def checked_manifest(model: StageModel) -> EngineManifest:
-    """The model's manifest. Raises :class:`EngineContractError` when it is something else."""
+    """The model's manifest. Raises :class:`EngineContractError` if it is not an :class:`EngineManifest`."""
     manifest = call_hook(model.manifest)
     if not isinstance(manifest, EngineManifest):
         raise EngineContractError(f"{name_of(model)}.manifest() must return an EngineManifest, got {manifest!r}")
@@ -157,11 +159,11 @@ def checked_manifest(model: StageModel) -> EngineManifest:
 
 
 def check_outputs(batch: StageBatch) -> None:
-    """Raises :class:`EngineContractError` when outputs are not keyed by session: nothing of them could be shown."""
+    """Raise :class:`EngineContractError` if the outputs are not keyed by session id."""
     outputs: Any = batch.outputs
     if not isinstance(outputs, dict):
         raise EngineContractError(f"stages must fill batch.outputs[session_id], got {type(outputs).__name__}")
-    if not outputs.keys() <= batch.due and _has_odd_key(outputs):
+    if not outputs.keys() <= batch.due and not all(isinstance(key, str) for key in outputs):
         raise EngineContractError(f"stages must fill batch.outputs[session_id], got the keys {list(outputs)[:4]}")
 
 
@@ -172,22 +174,19 @@ def run_stages(stages: list[Stage], batch: StageBatch) -> None:
 
 
 def name_of(model: object) -> str:
-    """For messages."""
+    """The model's type, for messages."""
     return type(model).__name__
 
 
-def _has_odd_key(outputs: Mapping[Any, Any]) -> bool:
-    return not all(isinstance(key, str) for key in outputs)
-
-
 class LaneStage:
-    """A stage out of a lane and what is done on it."""
+    """A stage made of a lane and a function."""
 
     def __init__(self, lane: Lane, work: Callable[[StageBatch], None]) -> None:
         self.lane = lane
         self._work = work
 
     def __call__(self, batch: StageBatch) -> None:
+        """Call the function."""
         self._work(batch)
 
 

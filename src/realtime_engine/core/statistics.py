@@ -88,37 +88,37 @@ class WindowSnapshot:
 
     @property
     def min_ns(self) -> int:
-        """The smallest value in the window."""
+        """Smallest value in the window."""
         return self.newest[0] if self.newest else 0
 
     @property
     def p50_ns(self) -> float:
-        """The median of the window."""
+        """Median of the window."""
         return self.quantile_ns(0.5)
 
     @property
     def p90_ns(self) -> float:
-        """The 0.9 quantile of the window."""
+        """90th percentile of the window."""
         return self.quantile_ns(0.9)
 
     @property
     def p95_ns(self) -> float:
-        """The 0.95 quantile of the window."""
+        """95th percentile of the window."""
         return self.quantile_ns(0.95)
 
     @property
     def p99_ns(self) -> float:
-        """The 0.99 quantile of the window."""
+        """99th percentile of the window."""
         return self.quantile_ns(0.99)
 
     @property
     def max_ns(self) -> int:
-        """The largest value in the window."""
+        """Largest value in the window."""
         return self.newest[-1] if self.newest else 0
 
     @property
     def mean_ns(self) -> float:
-        """The mean of the window."""
+        """Mean of the window."""
         return math.fsum(self.newest) / len(self.newest) if self.newest else 0.0
 
     def quantile_ns(self, share: float) -> float:

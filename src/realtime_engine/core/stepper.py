@@ -242,11 +242,11 @@ class Stepper:
         if not isinstance(result, StepResult):
             raise EngineContractError(f"step() must return StepResult items, got {type(result).__name__}")
         session = self._sessions.get(result.session_id)
-        if session is not None:
-            if session.finished and self._depth > 1:
-                return None  # begun before its last chunk came out
-            if session.steppable or (not session.finished and self._owner.awaits_chunks(session)):
+        if session is not None and not session.finished:
+            if session.active or self._owner.awaits_chunks(session):
                 return session
+        elif session is not None and self._depth > 1:
+            return None  # begun before its last chunk came out
         self._monitor.foreign += 1
         state = "is not attached" if session is None else "has finished" if session.finished else "is paused"
         stray = EngineContractError(f"step() returned a chunk for session {result.session_id!r}, which {state}")

@@ -1,4 +1,4 @@
-"""Equality of conditioning values that never raises."""
+"""Comparing and copying conditioning values."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 
 
 def same_value(left: Any, right: Any) -> bool:
-    """Whether two conditioning values are equal, nested mappings, sequences and arrays included.
+    """Whether two conditioning values are equal, nested mappings, sequences and arrays included. Does not raise.
 
-    NaN equals NaN, or a value that holds one would change with every message. A value whose comparison raises, gives no
-    plain boolean (tensors of some libraries) or nests too deeply counts as different.
+    NaN equals NaN; otherwise a value that holds one would change with every message. A value whose comparison raises,
+    gives no plain boolean (tensors of some libraries) or nests too deeply counts as different.
     """
     try:
         return _same(left, right)
@@ -34,7 +34,7 @@ def _same(left: Any, right: Any) -> bool:
         return _is_true(left == right) or (_is_true(left != left) and _is_true(right != right))
     except RecursionError:
         raise
-    except Exception:  # any class may define a comparison that raises anything
+    except Exception:  # a class may raise anything when it is compared
         return False
 
 
@@ -56,12 +56,12 @@ _ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes, frozenset
 
 
 def snapshot(value: Any) -> Any:
-    """Copy ``value`` deeply: mappings become ``dict``, sequences and arrays keep their type.
+    """A deep copy of ``value``: mappings become ``dict``, sequences and arrays keep their type.
 
-    An object that cannot be copied (an open device, a lock) is shared as it is; its owner must not change it.
+    An object that cannot be copied (an open device, a lock) is shared; its owner must not change it.
 
     Raises:
-        ValueError: when the value refers to itself or nests too deeply.
+        ValueError: the value refers to itself or nests too deeply.
     """
     try:
         return _copy(value)
@@ -87,5 +87,5 @@ def _deepcopy_or_share(value: Any) -> Any:
         return copy.deepcopy(value)
     except RecursionError:
         raise
-    except Exception:  # any class may refuse to be copied, in its own way
+    except Exception:  # a class may raise anything when it is copied
         return value

@@ -1,4 +1,4 @@
-"""Tasks of any event loop that wait in line, to be woken from any thread."""
+"""Queues of waiting tasks of any event loop, woken from any thread."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Waiter: TypeAlias = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]
 
 
 def enlist(line: deque[Waiter]) -> Waiter:
-    """Put the running task at the end of ``line``; it then awaits the future."""
+    """Append the running task to ``line``; it then awaits the future of the waiter."""
     loop = asyncio.get_running_loop()
     waiter = (loop, loop.create_future())
     line.append(waiter)
@@ -19,7 +19,7 @@ def enlist(line: deque[Waiter]) -> Waiter:
 
 
 def next_in(line: deque[Waiter], woken: list[Waiter]) -> None:
-    """Move the first waiter that can still run from ``line`` to ``woken``."""
+    """Move the first waiter whose event loop is open from ``line`` to ``woken``."""
     while line:
         waiter = line.popleft()
         if not waiter[0].is_closed():
@@ -28,7 +28,7 @@ def next_in(line: deque[Waiter], woken: list[Waiter]) -> None:
 
 
 def wake(waiters: list[Waiter]) -> None:
-    """Wake them, with one call into each event loop."""
+    """Wake tasks, with one call into each event loop."""
     by_loop: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
     for loop, future in waiters:
         by_loop.setdefault(loop, []).append(future)
@@ -43,9 +43,9 @@ def _resolve(futures: list[asyncio.Future[None]]) -> None:
 
 
 def call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *args: Any) -> None:
-    """Call on another loop's thread; nothing when that loop is closed."""
+    """Schedule a callback on another thread's event loop; does nothing if that loop is closed."""
     try:
         loop.call_soon_threadsafe(callback, *args)
-    except RuntimeError:  # that loop was closed with its waiters on it
+    except RuntimeError:  # raised for a closed loop
         if not loop.is_closed():
             raise

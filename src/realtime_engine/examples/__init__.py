@@ -1,4 +1,4 @@
-"""NumPy-only reference models: small, deterministic, made to be read and tested against."""
+"""Small, deterministic NumPy models: examples of the contract, and references for tests."""
 
 from .cpu_reference import CpuReferenceEngine
 from .cpu_stage_model import CpuStageModel

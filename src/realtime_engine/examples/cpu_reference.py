@@ -1,4 +1,4 @@
-"""A whole Level 1 engine in fifty lines: the contract with nothing around it."""
+"""A minimal Level 1 engine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ __all__ = ["CpuReferenceEngine"]
 
 
 class CpuReferenceEngine:
-    """Each chunk is a function of the session's seed, its age and its conditioning."""
+    """An engine whose chunks are functions of the session's seed, its age and its conditioning.
+
+    The seed is ``context["seed"]``, or follows from the session id.
+
+    Args:
+        max_sessions: sessions that can be attached at once.
+        chunk_shape: shape of a chunk (uint8), frames first.
+    """
 
     def __init__(self, max_sessions: int = 4, chunk_shape: tuple[int, ...] = (2, 4, 4, 3)) -> None:
         self._manifest = EngineManifest(max_sessions, tuple(chunk_shape), frames_per_chunk=chunk_shape[0])
@@ -21,9 +28,11 @@ class CpuReferenceEngine:
         self._ages: dict[str, int] = {}
 
     def manifest(self) -> EngineManifest:
+        """Capacity, and 60 chunks per second."""
         return self._manifest
 
     def attach(self, init: SessionInit) -> None:
+        """Admit and seed a session. Raises :class:`AdmissionError` when full."""
         if init.session_id in self._seeds:
             return
         if len(self._seeds) >= self._manifest.max_sessions:
@@ -32,6 +41,7 @@ class CpuReferenceEngine:
         self._ages[init.session_id] = 0
 
     def step(self, due: Mapping[str, Mapping[str, Any]]) -> list[StepResult]:
+        """Make one chunk for each due session."""
         began = time.perf_counter()
         results = []
         for session_id, seed in self._seeds.items():
@@ -45,9 +55,10 @@ class CpuReferenceEngine:
         return results
 
     def finalize(self, session_ids: list[str]) -> None:
-        """Nothing is left to do after a chunk."""
+        """Do nothing."""
 
     def detach(self, session_id: str) -> None:
+        """Forget a session."""
         self._seeds.pop(session_id, None)
         self._ages.pop(session_id, None)
 

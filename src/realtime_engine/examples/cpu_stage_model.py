@@ -1,4 +1,4 @@
-"""A stage model with a stage on each lane, to run :class:`~realtime_engine.core.composed.ComposedEngine` anywhere."""
+"""A stage model with one stage on each lane, for :class:`~realtime_engine.core.composed.ComposedEngine`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 from ..core.contract import EngineManifest
 from ..core.lanes import Lane
-from ..core.stages import Stage, StageBatch
+from ..core.stages import LaneStage, Stage, StageBatch, session_in
 from .pattern import chunk_of, digest
 
 __all__ = ["CpuStageModel"]
 
 
 class CpuStageModel:
-    """Each chunk is a function of the row's seed, its age, its cheap conditioning and its encoded heavy values.
+    """A model whose chunks are functions of the row's seed, its age, its cheap conditioning and its heavy values.
 
     The seed is ``context["seed"]``, or follows from the session id.
 
@@ -42,41 +42,50 @@ class CpuStageModel:
         self._embeddings: dict[int, int] = {}
 
     def manifest(self) -> EngineManifest:
+        """Capacity and cadence."""
         return self._manifest
 
     def stages(self) -> list[Stage]:
-        return [_Encode(self), _Generate(self), _Decode(self)]
+        """One stage on each lane."""
+        return [
+            LaneStage(Lane.ENCODE, self.encode),
+            LaneStage(Lane.HOT, self.generate),
+            LaneStage(Lane.DEFERRED, self.decode),
+        ]
 
     def heavy_keys(self) -> Collection[str]:
+        """Keys that go through ENCODE."""
         return self._heavy_keys
 
     def seed(self, rows: Mapping[int, Mapping[str, Any]]) -> None:
+        """Store each row's seed and embed its heavy values."""
         seeds = {row: int(context["seed"]) if "seed" in context else None for row, context in rows.items()}
         self._seeds.update(seeds)
         self._embeddings.update((row, self._embed(context)) for row, context in rows.items())
 
     def detach(self, row: int, session_id: str) -> None:
+        """Forget a row."""
         self._seeds.pop(row, None)
         self._embeddings.pop(row, None)
 
     def encode(self, batch: StageBatch) -> None:
-        """ENCODE: take over the rows' new heavy values."""
+        """ENCODE: embed the rows' new heavy values."""
         for row in batch.rows_in_order():
-            self._embeddings[row] = self._embed(batch.conditioning[_session(batch, row)])
+            self._embeddings[row] = self._embed(batch.conditioning[session_in(batch, row)])
 
     def generate(self, batch: StageBatch) -> None:
-        """HOT: one latent a row."""
+        """HOT: make one latent for each row."""
         batch.data["latents"] = {row: self._latent(batch, row) for row in batch.rows_in_order()}
         if self._rollout_chunks is not None:
             batch.finished.update(row for row, age in batch.ages.items() if age + 1 >= self._rollout_chunks)
 
     def decode(self, batch: StageBatch) -> None:
-        """DEFERRED: latents to chunks."""
+        """DEFERRED: make the rows' chunks of their latents."""
         for row in batch.rows_in_order():
-            batch.outputs[_session(batch, row)] = chunk_of(batch.data["latents"][row], self.chunk_shape)
+            batch.outputs[session_in(batch, row)] = chunk_of(batch.data["latents"][row], self.chunk_shape)
 
     def _latent(self, batch: StageBatch, row: int) -> int:
-        session_id = _session(batch, row)
+        session_id = session_in(batch, row)
         seed = self._seeds[row]
         if seed is None:
             seed = self._seeds[row] = digest(session_id) % 10_000
@@ -85,39 +94,3 @@ class CpuStageModel:
 
     def _embed(self, conditioning: Mapping[str, Any]) -> int:
         return digest({key: conditioning[key] for key in self._heavy_keys if key in conditioning})
-
-
-def _session(batch: StageBatch, row: int) -> str:
-    session_id = batch.session_at(row)
-    assert session_id is not None, f"row {row} takes no part in this batch"
-    return session_id
-
-
-class _Encode:
-    lane = Lane.ENCODE
-
-    def __init__(self, model: CpuStageModel) -> None:
-        self._model = model
-
-    def __call__(self, batch: StageBatch) -> None:
-        self._model.encode(batch)
-
-
-class _Generate:
-    lane = Lane.HOT
-
-    def __init__(self, model: CpuStageModel) -> None:
-        self._model = model
-
-    def __call__(self, batch: StageBatch) -> None:
-        self._model.generate(batch)
-
-
-class _Decode:
-    lane = Lane.DEFERRED
-
-    def __init__(self, model: CpuStageModel) -> None:
-        self._model = model
-
-    def __call__(self, batch: StageBatch) -> None:
-        self._model.decode(batch)

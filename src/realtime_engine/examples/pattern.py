@@ -1,4 +1,4 @@
-"""Numbers that depend on everything they are given and on nothing else, in every process and on every machine."""
+"""Hashes of conditioning and pixels made of them, the same in every process and on every machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ODD = 0x9E3779B97F4A7C15  # 2**64 / golden ratio, an even spread over 64 bits
 
 
 def digest(value: Any) -> int:
-    """64 bits from a conditioning value: mappings (whatever their order), sequences, arrays, scalars and text."""
+    """A 64-bit hash of a conditioning value: mappings (in any order), sequences, arrays, scalars and text."""
     return int.from_bytes(hashlib.blake2b(_canonical(value), digest_size=8).digest(), "little")
 
 
@@ -28,7 +28,7 @@ def _canonical(value: Any) -> bytes:
 
 
 def chunk_of(state: int, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """A fresh uint8 array of ``shape`` whose bytes all depend on ``state``."""
+    """A new uint8 array of ``shape``, filled by a multiplicative hash of ``state`` and the index."""
     index = np.arange(int(np.prod(shape)), dtype=np.uint64)
     mixed = (index + np.uint64(state & (2**64 - 1))) * np.uint64(_ODD)
     mixed ^= mixed >> np.uint64(29)

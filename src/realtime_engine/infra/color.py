@@ -1,20 +1,27 @@
-"""Colour conversions: RGB as people and models see it, planar 4:2:0 as video encoders want it.
+"""Color conversions between RGB, for models, and planar 4:2:0, for video encoders.
 
 I420 is the luma plane, then those of U and V at half the size, in one array of (rows * 3 / 2, columns); BT.601, limited
-range. Its sides are even: an odd side of a picture grows by one row or column that repeats the last.
+range. Its sides are even: an odd side of a picture is padded by one row or column that repeats the last.
 
-OpenCV is imported by what uses it: whoever only names a frame should not wait for it.
+OpenCV and PyAV are imported on first use, so that importing a frame does not load them.
 """
 
 from __future__ import annotations
 
-import av
-import cv2
+from typing import TYPE_CHECKING
+
 import numpy as np
-from av.video.reformatter import ColorRange
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:
+    import av
+
 Planes = NDArray[np.uint8]
+
+_BT601 = (2, 5, 6)  # matrix coefficients of ITU-T H.273: unspecified, BT.470 BG, SMPTE 170M
+_UNSPECIFIED = 2
+_KNOWN = (0, 1, 4, 7, 9, *_BT601)  # what swscale converts; it refuses a frame with another matrix
+_MAX_PIXELS = 8192 * 8192
 
 
 def i420_shape(height: int, width: int) -> tuple[int, int]:
@@ -23,7 +30,11 @@ def i420_shape(height: int, width: int) -> tuple[int, int]:
 
 
 def to_i420(pixels: NDArray[np.uint8]) -> Planes:
-    """(height, width, 3) RGB to I420."""
+    """(height, width, 3) uint8 RGB to I420.
+
+    Raises:
+        ValueError: another shape or dtype.
+    """
     import cv2
 
     if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != np.uint8:
@@ -42,7 +53,11 @@ def from_i420(planes: Planes) -> NDArray[np.uint8]:
 
 
 def split_i420(planes: Planes) -> tuple[Planes, Planes, Planes]:
-    """Views of Y, U and V."""
+    """Views of the Y, U and V planes.
+
+    Raises:
+        ValueError: not an I420 array.
+    """
     check_i420(planes)
     rows, columns = planes.shape[0] * 2 // 3, planes.shape[1]
     chroma = planes[rows:].reshape(2, rows // 2, columns // 2)
@@ -50,7 +65,7 @@ def split_i420(planes: Planes) -> tuple[Planes, Planes, Planes]:
 
 
 def scale_i420(planes: Planes, factor: float) -> Planes:
-    """I420 at ``factor`` times its size, the sides rounded to even numbers of at least 2; itself if that is its size.
+    """I420 at ``factor`` times its size, with even sides of at least 2; the same array if the size does not change.
 
     Raises:
         ValueError: a factor that is not above 0, or an array that is not I420.
@@ -58,7 +73,7 @@ def scale_i420(planes: Planes, factor: float) -> Planes:
     import cv2
 
     if not factor > 0:
-        raise ValueError(f"a factor of scale is above 0, got {factor!r}")
+        raise ValueError(f"the scale factor must be above 0, got {factor!r}")
     split = split_i420(planes)
     rows, columns = (max(2 * round(side * factor / 2), 2) for side in split[0].shape)
     if (rows, columns) == split[0].shape:
@@ -71,21 +86,19 @@ def scale_i420(planes: Planes, factor: float) -> Planes:
 
 
 def check_i420(planes: Planes) -> None:
-    """Raise ValueError unless it is an I420 array."""
+    """Validate an I420 array.
+
+    Raises:
+        ValueError: another shape or dtype.
+    """
     if planes.ndim != 2 or planes.shape[0] % 3 or planes.shape[1] % 2 or planes.dtype != np.uint8 or not planes.size:
         raise ValueError(f"expected I420 planes (height * 3 / 2, width) uint8, got {planes.shape} {planes.dtype}")
 
 
-_BT601 = (2, 5, 6)  # matrix coefficients of ITU-T H.273: unspecified, BT.470 BG, SMPTE 170M
-_UNSPECIFIED = 2
-_KNOWN = (0, 1, 4, 7, 9, *_BT601)  # what swscale converts; it refuses a frame of any other
-_MAX_PIXELS = 8192 * 8192
-
-
 def fit(width: int, height: int, max_side: int) -> tuple[int, int]:
-    """The size (width, height) with this shape whose longer side is at most ``max_side``; never larger than it was.
+    """The size (width, height) of this aspect ratio whose longer side is at most ``max_side``; never larger than given.
 
-    Scaled sides are even, as 4:2:0 video wants them, and at least 2.
+    Scaled sides are even, as 4:2:0 requires, and at least 2.
     """
     longer = max(width, height)
     if longer <= max_side:
@@ -96,13 +109,16 @@ def fit(width: int, height: int, max_side: int) -> tuple[int, int]:
 def to_rgb(image: av.VideoFrame, max_side: int) -> NDArray[np.uint8]:
     """(height, width, 3) uint8 RGB, the longer side at most ``max_side`` pixels.
 
-    4:2:0 video of the BT.601 matrix, which is what browsers send, is scaled before it is converted: 1280x720 to 640x360
-    takes a sixth of what swscale takes. Everything else goes through swscale. A matrix that it does not know is taken
-    for BT.601: wrong colours are better than no picture.
+    4:2:0 video with the BT.601 matrix, which browsers send, is scaled before it is converted: 1280x720 to 640x360 takes
+    a sixth of the time of swscale. Everything else is converted by swscale; a matrix that it does not support is taken
+    for BT.601.
 
     Raises:
-        ValueError: the picture is too large to be meant.
+        ValueError: the picture is too large.
     """
+    import cv2
+    from av.video.reformatter import ColorRange
+
     if image.width * image.height > _MAX_PIXELS:
         raise ValueError(f"a picture of {image.width}x{image.height} is too large")
     width, height = fit(image.width, image.height, max_side)
@@ -115,7 +131,9 @@ def to_rgb(image: av.VideoFrame, max_side: int) -> NDArray[np.uint8]:
 
 
 def _scaled(image: av.VideoFrame, width: int, height: int) -> NDArray[np.uint8]:
-    """Planar 4:2:0 of the wanted size, (height * 3 / 2, width)."""
+    """The planes at the target size, (height * 3 / 2, width)."""
+    import cv2
+
     planes = np.empty((height * 3 // 2, width), np.uint8)
     flat, luma, chroma = planes.reshape(-1), width * height, width * height // 4
     targets = (

@@ -1,4 +1,4 @@
-"""From what a session's engine puts out to pictures, wherever that lies."""
+"""Converts model outputs on any device to pictures."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from .tensors import TensorConverter, torch_of
 
 
 class Converter:
-    """Makes the pictures of one session. One call at a time, from whichever thread.
+    """Converts the outputs of one session. One call at a time, from any thread.
 
-    A tensor on a CUDA device becomes I420 there. Everything else becomes RGB as of :func:`~.media.to_frames`.
+    A tensor on a CUDA device is converted to I420 there. Everything else is converted to RGB by :func:`.to_frames`.
 
     Args:
-        layout, value_range: those of :func:`~.media.to_frames`.
-        copies: where copies are counted.
+        layout: as for :func:`.to_frames`.
+        value_range: as for :func:`.to_frames`.
+        copies: counts copies.
 
     Raises:
         ValueError: an unknown layout or range.
@@ -34,7 +35,11 @@ class Converter:
         self._on_device: tuple[Any, TensorConverter] | None = None
 
     def __call__(self, output: Any) -> list[Picture]:
-        """The pictures of one output, in the order in which they are shown. Errors: as :func:`~.media.to_frames`."""
+        """The pictures of one output, in display order.
+
+        Raises:
+            ValueError: as :func:`.to_frames`.
+        """
         torch = torch_of(output)
         if torch is not None:
             return self._from_device(torch, output)
@@ -45,7 +50,7 @@ class Converter:
         return [Picture(pixels, self._copies) for pixels in frames]
 
     def is_free(self, output: Any) -> bool:
-        """Whether making pictures of it copies nothing."""
+        """Whether an output is converted without a copy."""
         return (
             self._layout in ("hwc", "thwc")
             and isinstance(output, np.ndarray)

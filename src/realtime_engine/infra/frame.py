@@ -1,4 +1,4 @@
-"""One picture and where it comes from."""
+"""A picture, its identity, and the frame of both."""
 
 from __future__ import annotations
 
@@ -15,12 +15,17 @@ from .copy_stats import Copy, CopyStats
 
 
 class Picture:
-    """RGB pixels and I420 planes of one picture: given as one of them, the other is computed once, when first asked
-    for, by whichever thread; so is each scaled form. Neither is written to.
+    """One picture as RGB pixels and as I420 planes.
+
+    It is made from one of the two; the other, and each scaled form, is computed once, on first use, on any thread. The
+    arrays must not be written to.
 
     Args:
         pixels: (height, width, 3), uint8, RGB.
-        copies: where a conversion is counted.
+        copies: counts conversions.
+
+    Attributes:
+        height, width: in pixels.
     """
 
     __slots__ = ("_copies", "_lock", "_pixels", "_planes", "_scaled", "height", "width")
@@ -37,7 +42,7 @@ class Picture:
     def from_planes(
         cls, planes: NDArray[np.uint8], height: int, width: int, copies: CopyStats | None = None
     ) -> Picture:
-        """A picture of ``height`` x ``width`` out of its I420 planes, as of :func:`~.colour.to_i420`.
+        """A picture of ``height`` x ``width`` pixels from its I420 planes, as by :func:`.color.to_i420`.
 
         Raises:
             ValueError: planes of another size.
@@ -63,10 +68,10 @@ class Picture:
             return self._pixels
 
     def planes(self, factor: float = 1.0) -> NDArray[np.uint8]:
-        """I420 as of :func:`~.colour.to_i420`: (rows * 3 / 2, columns), uint8, odd sides grown by one.
+        """I420 planes as by :func:`.color.to_i420`: (rows * 3 / 2, columns), uint8, odd sides padded by one.
 
         Args:
-            factor: scale, as of :func:`~.colour.scale_i420`.
+            factor: scale, as for :func:`.color.scale_i420`.
         """
         with self._lock:
             if factor == 1.0:
@@ -91,12 +96,12 @@ def _counted(copies: CopyStats | None, copy: Copy, size: int) -> AbstractContext
 
 
 class FrameId(NamedTuple):
-    """A frame's identity from the engine to the viewer.
+    """The identity of a frame from the engine to the viewer.
 
     Attributes:
         session_id, epoch, seq: those of its :class:`~realtime_engine.core.messages.Chunk`.
         frame_index: position in the chunk, from 0.
-        action_id: newest action that shaped it.
+        action_id: the newest action that shaped it.
         stamps: the chunk's, in monotonic nanoseconds.
     """
 
@@ -109,10 +114,11 @@ class FrameId(NamedTuple):
 
 
 class Frame:
-    """A picture and its identity. Neither changes.
+    """A picture and its identity. Immutable.
 
     Args:
-        picture: the picture, or its pixels: (height, width, 3), uint8, RGB, not written to any more.
+        picture: the picture, or its pixels: (height, width, 3), uint8, RGB, which must not be written to any more.
+        id: the identity.
     """
 
     __slots__ = ("_id", "_picture")
@@ -126,24 +132,24 @@ class Frame:
 
     @property
     def id(self) -> FrameId:
+        """The identity."""
         return self._id
 
     @property
     def height(self) -> int:
+        """Height in pixels."""
         return self._picture.height
 
     @property
     def width(self) -> int:
+        """Width in pixels."""
         return self._picture.width
 
     @property
     def pixels(self) -> NDArray[np.uint8]:
-        """(height, width, 3), uint8, RGB; made of the planes, once, for a picture that came as such."""
+        """(height, width, 3), uint8, RGB; see :class:`Picture`."""
         return self._picture.pixels
 
     def planes(self, factor: float = 1.0) -> NDArray[np.uint8]:
-        """I420 as of :func:`~.colour.to_i420`, at ``factor`` times its size as of :func:`~.colour.scale_i420`.
-
-        Made once however many threads ask: encoders share it.
-        """
+        """I420 planes at ``factor`` times the size; see :meth:`Picture.planes`. Encoders share them."""
         return self._picture.planes(factor)

@@ -1,4 +1,4 @@
-"""From a model's output to pictures: tensor layouts and value ranges."""
+"""Tensor layouts and value ranges of model outputs, and their conversion to RGB pictures."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _CHANNELS = (1, 3, 4)
 
 
 def to_frames(output: Any, layout: str = "thwc", value_range: str = "uint8") -> list[Pixels]:
-    """One session's output for one step as pictures, in the order in which they are shown.
+    """Convert one session's output of one step to pictures, in display order.
 
     Axes of a layout: ``b`` batch (must be 1: one session), ``v`` views (placed side by side, left to right), ``t``
-    time, ``c`` channels, ``h`` height, ``w`` width. Grey (one channel) is repeated into R, G and B; alpha (a fourth
+    time, ``c`` channels, ``h`` height, ``w`` width. Gray (one channel) is repeated into R, G and B; alpha (a fourth
     channel) is dropped.
 
-    Values: ``uint8`` are taken as they are; ``zero_one`` and ``minus_one_one`` are floating point, scaled to 0..255,
+    Value ranges: ``uint8`` is used unchanged; ``zero_one`` and ``minus_one_one`` are floating point, scaled to 0..255,
     rounded half to even and clipped, with NaN as 0. Scaling is done in float32, for float64 in float64.
 
     Contiguous ``uint8`` pictures in ``hwc`` or ``thwc`` with three channels are not copied: the caller must not write
@@ -30,7 +30,7 @@ def to_frames(output: Any, layout: str = "thwc", value_range: str = "uint8") -> 
 
     Args:
         output: array, nested sequence, or a tensor with ``detach()``, ``cpu()`` and ``numpy()``, which is copied to the
-            host if it is elsewhere; bfloat16 goes by way of float32.
+            host if needed; bfloat16 is converted by way of float32.
         layout: one of ``hwc chw thwc tchw bcthw bvtchw``.
         value_range: one of ``uint8 zero_one minus_one_one``.
 
@@ -45,25 +45,25 @@ def to_frames(output: Any, layout: str = "thwc", value_range: str = "uint8") -> 
     _check_fit(
         _Given(array.shape, str(array.dtype), array.dtype == np.uint8, array.dtype.kind == "f"), layout, value_range
     )
-    pixels = array if value_range == "uint8" else _quantise(array, value_range)
+    pixels = array if value_range == "uint8" else _quantize(array, value_range)
     return [_to_rgb(picture) for picture in _to_thwc(pixels, layout)]
 
 
 def guess_format(output: Any) -> tuple[str, str]:
-    """The layout and value range that an output can only have, for tools that meet arrays of unknown origin.
+    """Determine the layout and value range of an output of unknown origin.
 
-    The batch axis is known by its size, 1; three and four channels count, grey does not.
+    The batch axis is recognized by its size, 1, and the channel axis by its size, 3 or 4; gray is not recognized.
 
     Raises:
-        ValueError: more than one layout fits (a width or a height of 3, say), or none; or values that are not uint8,
-            since nothing tells ``zero_one`` from ``minus_one_one``.
+        ValueError: more than one layout fits (for example with a width of 3), or none; or values other than uint8,
+            whose range could be ``zero_one`` or ``minus_one_one``.
     """
     shape, dtype = tuple(output.shape), str(output.dtype).removeprefix("torch.")
     given = _Given(shape, dtype, dtype == "uint8", "float" in dtype)
     fitting = _fitting(shape)
     if len(fitting) != 1:
         found = f"both {' and '.join(fitting)} fit" if fitting else "none fits"
-        raise given.mismatch(f"a shape of one layout out of {', '.join(LAYOUTS)}, but {found}; say which it is")
+        raise given.mismatch(f"a shape of one layout among {', '.join(LAYOUTS)}, but {found}; declare the layout")
     if not given.is_bytes:
         raise given.mismatch(f"a value range beside the layout {fitting[0]!r}; {_hint(given)}")
     return fitting[0], "uint8"
@@ -81,14 +81,22 @@ def _may_be(shape: tuple[int, ...], layout: str) -> bool:
 
 
 def check_tensor(torch: Any, tensor: Any, layout: str, value_range: str) -> None:
-    """Raise ValueError, as :func:`to_frames` does, unless a tensor of ``torch`` fits."""
+    """Validate a tensor of ``torch``.
+
+    Raises:
+        ValueError: as :func:`to_frames`.
+    """
     dtype = tensor.dtype
     name = str(dtype).removeprefix("torch.")
     _check_fit(_Given(tuple(tensor.shape), name, dtype is torch.uint8, dtype.is_floating_point), layout, value_range)
 
 
 def check_format(layout: str, value_range: str) -> None:
-    """Raise ValueError unless both are known."""
+    """Validate the names of a layout and a value range.
+
+    Raises:
+        ValueError: an unknown name.
+    """
     if layout not in LAYOUTS:
         raise ValueError(f"unknown layout {layout!r}, expected one of {', '.join(LAYOUTS)}")
     if value_range not in VALUE_RANGES:
@@ -98,14 +106,14 @@ def check_format(layout: str, value_range: str) -> None:
 def _as_array(output: Any) -> NDArray[Any]:
     if hasattr(output, "detach"):
         tensor = output.detach().cpu()
-        if str(tensor.dtype) == "torch.bfloat16":  # which NumPy has no name for
+        if str(tensor.dtype) == "torch.bfloat16":  # which NumPy does not support
             tensor = tensor.float()
         return np.asarray(tensor.numpy())
     return np.asarray(output)
 
 
 class _Given(NamedTuple):
-    """What an output is like."""
+    """Shape and dtype of an output."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -132,10 +140,10 @@ def _check_shape(given: _Given, layout: str) -> None:
     if size["c"] not in _CHANNELS:
         others = "".join(f"; is it {other!r}?" for other in _fitting(given.shape))
         raise given.mismatch(
-            f"3 channels (or 1 grey, or 4 with alpha) on axis {layout.index('c')} of layout {layout!r}{others}"
+            f"3 channels (or 1 gray, or 4 with alpha) on axis {layout.index('c')} of layout {layout!r}{others}"
         )
     if size.get("b", 1) != 1:
-        raise given.mismatch(f"a batch of 1 in layout {layout!r}: an output belongs to one session")
+        raise given.mismatch(f"a batch of 1 in layout {layout!r}, as an output belongs to one session")
     if not size["h"] or not size["w"] or not size.get("v", 1):
         raise given.mismatch(f"at least one pixel in layout {layout!r}")
 
@@ -148,9 +156,9 @@ def _hint(given: _Given) -> str:
     return "convert the output to uint8 or float32"
 
 
-def _quantise(array: NDArray[Any], value_range: str) -> Pixels:
+def _quantize(array: NDArray[Any], value_range: str) -> Pixels:
     scaled: NDArray[np.floating[Any]] = array.astype(np.float64 if array.dtype.itemsize > 4 else np.float32)
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is clipped, what is no number becomes 0
+    with np.errstate(over="ignore", invalid="ignore"):  # overflows are clipped, NaN becomes 0
         if value_range == "minus_one_one":
             scaled += 1
             scaled *= 127.5
@@ -182,6 +190,6 @@ def _to_rgb(picture: Pixels) -> Pixels:
     if channels == 3 and picture.flags.c_contiguous:
         return picture
     rgb = np.empty((*picture.shape[:2], 3), dtype=np.uint8)
-    for colour in range(3):  # a third of the time of one strided copy
-        rgb[..., colour] = picture[..., colour if channels > 1 else 0]
+    for channel in range(3):  # takes a third of the time of one strided copy
+        rgb[..., channel] = picture[..., channel if channels > 1 else 0]
     return rgb

@@ -1,4 +1,4 @@
-"""JPEG: one encoder, and one encode of each frame for all who watch."""
+"""JPEG: the encoder, and a publisher that encodes each frame once for all viewers."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ _Encode = Callable[[NDArray[np.uint8], int], bytes]
 
 
 class JpegEncoder:
-    """Pictures to baseline JPEG (JFIF) with 4:2:0 chroma. May be used from several threads at once.
+    """Encodes pictures as baseline JPEG (JFIF) with 4:2:0 chroma. Thread-safe.
 
-    Uses simplejpeg (libjpeg-turbo, fast DCT); without it OpenCV, then Pillow, and says so in the log.
+    Uses simplejpeg (libjpeg-turbo, fast DCT); without it OpenCV, then Pillow, with a warning in the log.
 
     Args:
         quality: 1 (small) to 100 (good).
 
     Attributes:
+        quality: see above.
         backend: name of the module in use.
 
     Raises:
@@ -48,7 +49,7 @@ class JpegEncoder:
         return f"JpegEncoder(quality={self.quality}, backend={self.backend!r})"
 
     def encode(self, pixels: NDArray[np.uint8]) -> bytes:
-        """A JPEG of ``pixels``, (height, width, 3), uint8, RGB; copied first when it is not C-contiguous.
+        """Encode ``pixels``, (height, width, 3), uint8, RGB; copied first if not C-contiguous.
 
         Raises:
             ValueError: another shape or dtype.
@@ -69,7 +70,7 @@ def _load_backend() -> tuple[str, _Encode]:
         except ImportError:
             continue
         if name != "simplejpeg":
-            logger.warning("JPEG through %s: simplejpeg is not installed, which is faster", name)
+            logger.warning("JPEG is encoded by %s; simplejpeg, which is faster, is not installed", name)
         return name, encode
     raise ImportError("no JPEG encoder: install simplejpeg (pip install 'realtime-engine[serve]')", name="simplejpeg")
 
@@ -106,7 +107,7 @@ def _load_pillow() -> _Encode:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JpegFrame:
-    """An encoded picture and where it comes from."""
+    """An encoded picture and the identity of its frame."""
 
     data: bytes
     id: FrameId
@@ -115,16 +116,15 @@ class JpegFrame:
 class JpegPublisher(LatestPublisher[JpegFrame]):
     """The frames of one session as JPEG, each encoded once for all viewers, and only while there are any.
 
-    Encodes run on ``pool``, one at a time. One that has its turn takes the newest frame there is, so that a busy pool
-    works on no frame that was superseded. All viewers of this publisher count as one viewer of ``frames``; when
-    ``frames`` is closed they get the last picture and then the end.
+    Frames are encoded on ``pool``, one at a time. An encode that starts takes the newest frame, so a busy pool does not
+    encode superseded ones. All viewers of this publisher count as one viewer of ``frames``; when that is closed, they
+    get the last picture and then the end.
 
     Args:
-        frames: where the pictures come from; its epoch holds here too.
-        encoder: turns them into JPEG.
-        pool: threads to encode on, bounded, shared by sessions.
-
-        on_encoded: told of each picture when its JPEG is there.
+        frames: the source; its epoch applies here too.
+        encoder: encodes the pictures.
+        pool: threads to encode on, shared by sessions.
+        on_encoded: called with the identity of each frame that was encoded.
 
     Attributes:
         encodes: pictures encoded so far.
@@ -149,6 +149,7 @@ class JpegPublisher(LatestPublisher[JpegFrame]):
 
     @property
     def epoch(self) -> int:
+        """The newest epoch of this publisher and its source."""
         return max(self._epoch, self._frames.epoch)
 
     def _watch(self, watched: bool) -> None:

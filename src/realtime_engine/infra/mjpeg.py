@@ -1,4 +1,7 @@
-"""Motion JPEG over HTTP: ``multipart/x-mixed-replace``, which an ``<img>`` shows as video. Knows no web framework."""
+"""Motion JPEG over HTTP: ``multipart/x-mixed-replace``, which an ``<img>`` shows as video.
+
+Independent of web frameworks.
+"""
 
 from __future__ import annotations
 
@@ -14,25 +17,25 @@ from .publisher import PublisherClosed, Subscription
 BOUNDARY = "frame"
 
 HEADERS = {
-    "Content-Type": f"multipart/x-mixed-replace;boundary={BOUNDARY}",  # Safari takes no quotes here
+    "Content-Type": f"multipart/x-mixed-replace;boundary={BOUNDARY}",  # Safari does not support quotes here
     "Cache-Control": "no-cache, no-store, max-age=0",
     "Pragma": "no-cache",
-    "X-Accel-Buffering": "no",  # or nginx holds pictures back
+    "X-Accel-Buffering": "no",  # else nginx buffers pictures
 }
 
-_VANISHED_AFTER_S = 20
-_PROBE_AFTER_S, _PROBE_EVERY_S, _MAX_PROBES = 10, 5, 2
+_USER_TIMEOUT_S = 20
+_PROBE_AFTER_S, _PROBE_INTERVAL_S, _MAX_PROBES = 10, 5, 2
 
 _DELIMITER = f"--{BOUNDARY}\r\n".encode()
 
 
 class MjpegStream:
-    """One session's pictures as bodies of HTTP responses, one for each viewer.
+    """The pictures of one session as bodies of HTTP responses, one for each viewer.
 
     Args:
-        jpegs: where the pictures come from.
-        idle_repeat_s: seconds without a new picture after which the last one is sent again, and again: a browser that
-            shows a part late shows it now, proxies keep the connection, and a viewer that left is noticed.
+        jpegs: the pictures.
+        idle_repeat_s: seconds without a new picture after which the last one is repeated, so that browsers that show a
+            part late show it, proxies keep the connection, and a viewer that has left is detected.
     """
 
     headers = HEADERS
@@ -45,11 +48,11 @@ class MjpegStream:
         self._newest: tuple[JpegFrame, bytes] | None = None
 
     async def parts(self) -> AsyncIterator[bytes]:
-        """The body for one viewer: whenever it asks, the newest picture that it was not sent yet.
+        """The body for one viewer; each part is the newest picture when the viewer has received the one before.
 
         Each part ends with the next boundary, since browsers show a picture when that arrives. The body ends with the
-        session, without a closing delimiter, so that the last picture stays on the page. Close the generator when
-        the viewer has gone.
+        session, without a closing delimiter, so that the last picture stays on the page. Close the generator when the
+        viewer has disconnected.
         """
         try:
             viewer = self._jpegs.subscribe()
@@ -74,7 +77,7 @@ class MjpegStream:
             return last if last is not None and last.id.epoch >= self._jpegs.epoch else None
 
     def _part(self, picture: JpegFrame) -> bytes:
-        """The same bytes for all viewers of a picture."""
+        """The part of a picture, made once for all viewers."""
         if self._newest is None or self._newest[0] is not picture:
             self._newest = (picture, encode_part(picture))
         return self._newest[1]
@@ -84,7 +87,7 @@ def encode_part(picture: JpegFrame) -> bytes:
     """Part headers, picture and the next boundary.
 
     ``X-Frame`` is the frame's identity (:func:`format_frame_id`). ``X-Timestamp`` is when the engine emitted it, in
-    Unix seconds of this machine's clock; it is left out when the frame has no stamps.
+    Unix seconds of this machine's clock; omitted when the frame has no stamps.
     """
     lines = [
         "Content-Type: image/jpeg",
@@ -99,7 +102,7 @@ def encode_part(picture: JpegFrame) -> bytes:
 
 
 def format_frame_id(frame: FrameId) -> str:
-    """``session=..;epoch=..;seq=..;index=..;action=..``: texts percent-encoded, ``action`` empty when there is none."""
+    """``session=..;epoch=..;seq=..;index=..;action=..``: texts percent-encoded, an empty ``action`` for none."""
     action = "" if frame.action_id is None else quote(str(frame.action_id), safe="")
     return (
         f"session={quote(frame.session_id, safe='')};epoch={frame.epoch};seq={frame.seq};"
@@ -108,10 +111,10 @@ def format_frame_id(frame: FrameId) -> str:
 
 
 def parse_frame_id(text: str) -> FrameId:
-    """Read what :func:`format_frame_id` wrote; ``action_id`` comes back as text or ``None``, and there are no stamps.
+    """Read a text of :func:`format_frame_id`; ``action_id`` becomes a text or ``None``, and there are no stamps.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: it is not the identity of a frame.
     """
     try:
         fields = dict(item.split("=", 1) for item in text.strip().split(";"))
@@ -129,17 +132,17 @@ def parse_frame_id(text: str) -> FrameId:
 def listening_socket(
     host: str, port: int, *, send_buffer_bytes: int = 32 * 1024, unsent_bytes: int = 16 * 1024
 ) -> socket.socket:
-    """A bound, listening TCP socket whose connections hold little, so that a slow viewer's picture is a fresh one.
+    """A bound, listening TCP socket whose connections buffer little, so that slow viewers are sent recent pictures.
 
-    Accepted sockets inherit both bounds on Linux, and the connection of a client that vanished, or that takes nothing,
-    ends after about 20 s. Where the platform has no ``TCP_NOTSENT_LOWAT``, the send buffer
-    alone bounds them.
+    Accepted sockets inherit the limits on Linux. The connection of a client that has vanished or does not read ends
+    after about 20 s. Without ``TCP_NOTSENT_LOWAT``, the send buffer alone limits what is buffered.
 
     Args:
-        host, port: address to bind; port 0 lets the system choose.
-        send_buffer_bytes: ``SO_SNDBUF``, in flight and not yet sent; the kernel doubles it for its own books. It
-            also limits a viewer to about so many bytes each round trip.
-        unsent_bytes: ``TCP_NOTSENT_LOWAT``, not yet sent: no more is taken while so much waits.
+        host: address to bind.
+        port: port to bind; 0 lets the system choose.
+        send_buffer_bytes: ``SO_SNDBUF``, for data in flight and not yet sent; the kernel doubles it for its own use. It
+            also limits a viewer to about that many bytes per round trip.
+        unsent_bytes: ``TCP_NOTSENT_LOWAT``; while that much is not yet sent, the socket accepts no more.
 
     Raises:
         OSError: the address cannot be bound; the message names it.
@@ -156,7 +159,7 @@ def listening_socket(
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
         if hasattr(socket, "TCP_NOTSENT_LOWAT"):
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, unsent_bytes)
-        _give_up_the_vanished(listener)
+        _set_timeouts(listener)
         listener.bind(address)
         listener.listen(2048)
     except OSError as error:
@@ -166,13 +169,13 @@ def listening_socket(
     return listener
 
 
-def _give_up_the_vanished(listener: socket.socket) -> None:
+def _set_timeouts(listener: socket.socket) -> None:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (
         ("TCP_KEEPIDLE", _PROBE_AFTER_S),
-        ("TCP_KEEPINTVL", _PROBE_EVERY_S),
+        ("TCP_KEEPINTVL", _PROBE_INTERVAL_S),
         ("TCP_KEEPCNT", _MAX_PROBES),
-        ("TCP_USER_TIMEOUT", _VANISHED_AFTER_S * 1000),
+        ("TCP_USER_TIMEOUT", _USER_TIMEOUT_S * 1000),
     ):
         if hasattr(socket, name):
             listener.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -1,4 +1,4 @@
-"""MP4 files, written picture by picture in memory that does not grow with the film (but for its index)."""
+"""MP4 files, written picture by picture; the memory used does not grow with the video, except for its index."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from .extras import require
 _log = logging.getLogger(__name__)
 
 _ENCODER = "libx264"
-_SMPTE170M = 6  # BT.601 in the numbers of ITU-T H.273: players take unlabelled colour for BT.709
-_SWS_BT601 = 5  # the same in the numbers of swscale
+_SMPTE170M = 6  # BT.601 in ITU-T H.273; players take unlabeled video for BT.709
+_SWS_BT601 = 5  # the same in swscale
 _LIMITED = 1
 _FRAGMENTS = "frag_keyframe+empty_moov+default_base_moof"
 
@@ -31,29 +31,29 @@ class MissingCodecError(RuntimeError):
 
 
 class Mp4Writer:
-    """Writes H.264 in MP4. One call at a time; a context manager, which discards if its block raises.
+    """Writes H.264 in MP4. One call at a time; a context manager, which discards the file if its block raises.
 
-    A plain file has its index in front (``+faststart``) and appears under its name when it is whole: until then, and if
-    anything fails, there is nothing under that name. A fragmented one is written under its name from the start, and
-    after a crash or on a full disk it plays up to its last whole fragment (of a second).
+    A plain file has its index in front (``+faststart``) and is created under its name when it is complete; after a
+    failure there is no such file. A fragmented file is written under its name from the start, and after a crash or on a
+    full disk it is playable up to its last complete fragment (of a second).
 
-    Colour is stored at half the size (4:2:0). Odd sides grow by one row or column that repeats the last.
+    Chroma is stored at half the size (4:2:0). Odd sides are padded by one row or column that repeats the last.
 
     Args:
-        path: the file, in a directory that exists.
-        fps: frames per second, above 0, a whole number or a fraction.
-        overwrite: whether a file that exists may be replaced.
+        path: the file, in an existing directory.
+        fps: frames per second, above 0, an integer or a fraction.
+        overwrite: replace an existing file.
         fragmented: see above.
-        crf: the constant rate factor of x264, from 0 (finest) to 51.
+        crf: the constant rate factor of x264, from 0 (best) to 51.
 
     Attributes:
         path: the file.
-        frames: how many pictures it has been given.
+        frames: pictures written so far.
 
     Raises:
-        FileExistsError: there is such a file, and it may not be replaced.
+        FileExistsError: there is such a file, and ``overwrite`` is false.
         OSError: it cannot be written there.
-        ValueError: a rate or factor out of its range.
+        ValueError: a rate or factor out of range.
         MissingCodecError: no H.264 encoder.
         MissingDependencyError: no PyAV.
     """
@@ -71,7 +71,7 @@ class Mp4Writer:
         self.frames = 0
         self._fps = _checked_fps(fps)
         if not 0 <= crf <= 51:
-            raise ValueError(f"crf is from 0 to 51, got {crf!r}")
+            raise ValueError(f"crf must be from 0 to 51, got {crf!r}")
         self._crf = crf
         self._av = require("av", "serve", "write MP4")
         self._check_encoder()
@@ -83,41 +83,41 @@ class Mp4Writer:
         self._claim(overwrite)
 
     def write(self, pixels: NDArray[np.uint8]) -> None:
-        """Append one picture: (height, width, 3) uint8 RGB, of the size of the first one.
+        """Append a picture: (height, width, 3) uint8 RGB, of the same size as the first.
 
         Raises:
             ValueError: another shape or dtype, or the writer is closed.
-            OSError: the disk is full or fails. The writer is closed then; a plain file is gone.
+            OSError: the disk is full or failed. The writer is then closed, and a plain file discarded.
         """
         if self._closed:
             raise ValueError(f"cannot write to {self.path}: it is closed")
         self._check_picture(pixels)
-        with self._failing_whole():
+        with self._closing_on_failure():
             if self._container is None:
                 self._open(pixels.shape)
             self._container.mux(self._stream.encode(self._frame(pixels)))
         self.frames += 1
 
     def close(self) -> None:
-        """Finish the file; further calls do nothing.
+        """Complete the file. Idempotent.
 
         Raises:
-            ValueError: no picture was written. There is no file then.
-            OSError: the disk is full or fails. A plain file is gone then.
+            ValueError: no picture was written; there is no file.
+            OSError: the disk is full or failed; a plain file is discarded.
         """
         if self._closed:
             return
         if self._container is None:
             self.discard()
-            raise ValueError(f"no picture was written to {self.path}, and an MP4 has at least one")
-        with self._failing_whole():
+            raise ValueError(f"no picture was written to {self.path}; an MP4 file needs at least one")
+        with self._closing_on_failure():
             self._finish()
             if self._atomic is not None:
                 self._atomic.commit()
         self._closed = True
 
     def discard(self) -> None:
-        """Give up. A plain file leaves nothing, a fragmented one what it has; further calls do nothing."""
+        """Close without completing: a plain file is removed, a fragmented one kept as it is. Idempotent."""
         if not self._closed:
             self._abandon(self._finish)
 
@@ -133,7 +133,7 @@ class Mp4Writer:
             self.discard()
 
     def _claim(self, overwrite: bool) -> None:
-        """Find out now, and not after an hour of frames, whether the file can be written."""
+        """Check at the start that the file can be written, not after an hour of frames."""
         if self._atomic is None:
             check_free(self.path, overwrite=overwrite)
             open(self.path, "wb" if overwrite else "xb").close()
@@ -167,7 +167,7 @@ class Mp4Writer:
         )
         options = {"preset": "veryfast", "crf": str(self._crf), "forced-idr": "1"}
         if self._atomic is None:
-            options["tune"] = "zerolatency"  # nothing is held back that a crash would take
+            options["tune"] = "zerolatency"  # no frames are delayed in the encoder, where a crash would lose them
         stream = self._container.add_stream(_ENCODER, rate=self._fps, options=options)
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
         context = stream.codec_context
@@ -178,7 +178,7 @@ class Mp4Writer:
         self._stream = stream
 
     def _frame(self, pixels: NDArray[np.uint8]) -> Any:
-        """In 4:2:0 by swscale, which takes the mean of colours: 3 dB finer than the fast way of live video."""
+        """A 4:2:0 frame by swscale, which averages chroma: 3 dB better than the fast conversion of live video."""
         height, width = pixels.shape[:2]
         if height % 2 or width % 2:
             pixels = np.pad(pixels, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
@@ -200,8 +200,8 @@ class Mp4Writer:
             self._container.close()
 
     @contextlib.contextmanager
-    def _failing_whole(self) -> Iterator[None]:
-        """What fails inside ends the file, under an error that names it."""
+    def _closing_on_failure(self) -> Iterator[None]:
+        """Close the file if the block fails, and name it in the error."""
         try:
             yield
         except self._av.FFmpegError as error:
@@ -220,7 +220,7 @@ class Mp4Writer:
         fits = isinstance(pixels, np.ndarray) and pixels.ndim == 3 and pixels.shape[2] == 3 and pixels.size > 0
         if not fits or pixels.dtype != np.uint8 or (self._shape and pixels.shape != self._shape):
             given = f"{getattr(pixels, 'shape', type(pixels).__name__)} {getattr(pixels, 'dtype', '')}".strip()
-            raise ValueError(f"{self.path} takes pictures of {shape} uint8 RGB, got {given}")
+            raise ValueError(f"{self.path} expects pictures of {shape} uint8 RGB, got {given}")
 
     def _check_encoder(self) -> None:
         if _ENCODER not in self._av.codecs_available:
@@ -231,7 +231,7 @@ class Mp4Writer:
 
 def _checked_fps(fps: Fraction | int) -> Fraction:
     if isinstance(fps, bool) or not isinstance(fps, int | Fraction):
-        raise ValueError(f"fps is a whole number or a Fraction such as Fraction(30000, 1001), got {fps!r}")
+        raise ValueError(f"fps must be an integer or a Fraction such as Fraction(30000, 1001), got {fps!r}")
     if fps <= 0:
-        raise ValueError(f"fps is above 0, got {fps}")
+        raise ValueError(f"fps must be above 0, got {fps}")
     return Fraction(fps)

@@ -1,4 +1,4 @@
-"""Chunks of frames in, frames at a steady cadence out."""
+"""Frame pacing: chunks of frames in, frames at a steady cadence out."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .frame import Frame
 
 NS_PER_MS = 1_000_000
 
-_SLEW = 0.1  # share of a period by which two frames may be nearer or farther than the cadence
-_UNDERRUN_PERIODS = 1.5  # a frame ready later than this after the one before has missed its slot
+_SLEW = 0.1  # share of a period by which the distance of two frames may differ from it
+_UNDERRUN_PERIODS = 1.5  # a frame ready later than this after the previous one has missed its slot
 _HISTORY_CHUNKS = 48
-_ON_TIME = 0.95  # share of chunks that the delay makes room for
+_ON_TIME = 0.95  # share of chunks that arrive within the delay
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class PacerStatistics:
 
     Attributes:
         pushed, shown: frames in and out.
-        dropped: frames given up to stay within the media-age budget.
-        discarded: frames of an epoch that was over.
-        underruns: times that no frame was ready when the next one should have been shown.
-        queued: frames that wait now.
-        jitter_ms: delay in milliseconds that arrivals need at present for a steady cadence.
+        dropped: frames dropped to stay within the media-age budget.
+        discarded: frames of an epoch that had ended.
+        underruns: how often no frame was ready when the next one was due.
+        queued: frames in the queue now.
+        jitter_ms: delay in milliseconds that a steady cadence needs at present.
         age_ms: media age of the last frame shown, in milliseconds.
     """
 
@@ -50,27 +50,27 @@ class PacerStatistics:
 
 class _Queued(NamedTuple):
     frame: Frame
-    number: int  # counts every frame taken in
+    number: int  # of the frame among all frames
     ready_ns: int  # arrival, plus the frame's place in its chunk
 
 
 class Pacer:
-    """When each frame is to be shown. Pure policy: no thread, no loop, no lock.
+    """Determines when each frame is shown. Pure policy: no thread, no event loop, no lock.
 
-    Frame *n* of the stream is wanted at ``n / fps`` plus an offset that follows arrivals: the smallest under which
-    95 % of the latest 48 chunks come in time (least-squares drift removed, so that a producer a little too fast or
-    slow adds no delay), less a tenth of a period, which nobody sees. With regular arrivals a frame therefore leaves at
-    once. Playback moves towards its offset by a tenth of a period a frame, so that two frames are never nearer than
-    0.9 periods.
+    Frame *n* of the stream is due at ``n / fps`` plus an offset that follows arrivals: the smallest with which 95 % of
+    the latest 48 chunks arrive in time (with least-squares drift removed, so that a producer that is slightly too fast
+    or slow adds no delay), less a tenth of a period, which is invisible. With regular arrivals a frame is therefore
+    shown at once. Playback approaches its offset by a tenth of a period per frame, so that two frames are at least 0.9
+    periods apart.
 
-    The *media age* of a frame is the time that it waits beyond its place in its chunk, which is the delay that
-    pacing adds. It stays under ``budget_ms``, or one period where that is more. A chunk that would exceed it drops
-    all frames before it, so that playback is at the live edge again.
+    The *media age* of a frame is the time that it waits beyond its place in its chunk: the delay that pacing adds. It
+    stays below ``budget_ms``, or one period where that is more. A chunk that would exceed it drops all frames before
+    it, so that playback returns to the live edge.
 
     Args:
-        fps: frames per second out, ``rate_hz * frames_per_chunk`` of the engine.
-        budget_ms: greatest media age in milliseconds.
-        clock: tells when a chunk arrives.
+        fps: output frames per second, ``rate_hz * frames_per_chunk`` of the engine.
+        budget_ms: maximum media age in milliseconds.
+        clock: stamps the arrival of chunks.
 
     Raises:
         ValueError: ``fps`` or ``budget_ms`` is not a finite number in range.
@@ -100,11 +100,11 @@ class Pacer:
 
     @property
     def epoch(self) -> int:
-        """The newest epoch seen; frames of older ones are discarded."""
+        """The newest epoch; frames of older ones are discarded."""
         return self._epoch
 
     def push(self, frames: Sequence[Frame]) -> None:
-        """Take in one chunk's frames, all of one epoch, in order. A new epoch flushes what waits."""
+        """Add the frames of one chunk, all of one epoch, in order. A new epoch discards the queue."""
         if not frames:
             return
         epoch = frames[0].id.epoch
@@ -113,7 +113,7 @@ class Pacer:
             return
         self.begin_epoch(epoch)
         now_ns = self.clock.now_ns()
-        self._arrivals.note(now_ns, self._pushed)
+        self._arrivals.record(now_ns, self._pushed)
         for place, frame in enumerate(frames):
             self._queue.append(_Queued(frame, self._pushed + place, now_ns + round(place * self._period_ns)))
         self._pushed += len(frames)
@@ -122,13 +122,13 @@ class Pacer:
             self._return_to_live_edge(now_ns)
 
     def begin_epoch(self, epoch: int) -> None:
-        """Flush frames of older epochs and refuse them from now on; nothing when ``epoch`` is not newer."""
+        """Discard frames of older epochs, now and later; no effect unless ``epoch`` is newer."""
         if epoch > self._epoch:
             self._epoch = epoch
             self.clear()
 
     def clear(self) -> None:
-        """Discard what waits and start anew, as after a pause: the gap until the next frame is no underrun."""
+        """Discard the queue and restart, as after a pause: the gap until the next frame is not an underrun."""
         self._discarded += len(self._queue)
         self._queue.clear()
         self._arrivals.clear()
@@ -136,7 +136,7 @@ class Pacer:
 
     @property
     def next_due_ns(self) -> int | None:
-        """The moment at which the next frame is to be shown; ``None`` when none waits."""
+        """The time at which the next frame is due; ``None`` with an empty queue."""
         if not self._queue:
             return None
         head = self._queue[0]
@@ -148,7 +148,7 @@ class Pacer:
         return max(head.ready_ns, math.ceil(min(max(wanted_ns, earliest_ns), latest_ns)))
 
     def pop_due(self, now_ns: int) -> Frame | None:
-        """The frame to show at ``now_ns``, or ``None``; never more than one a period, however late the call."""
+        """The frame to show at ``now_ns``, or ``None``; at most one per period, however late the call."""
         due_ns = self.next_due_ns
         if due_ns is None or now_ns < due_ns:
             return None
@@ -165,10 +165,10 @@ class Pacer:
         return shown.frame
 
     def wants_more(self, now_ns: int) -> bool:
-        """Playback credit: false while the engine runs ahead, so that it can be held before frames are dropped.
+        """Playback credit: false while the engine runs ahead, so that it can be paused before frames are dropped.
 
-        That is when the next chunk, if it came as soon as chunks have lately come, would wait longer than half-way
-        between the delay that jitter needs and the budget.
+        That is the case when the next chunk, arriving after the shortest recent interval, would wait longer than the
+        mean of the jitter delay and the budget.
         """
         if not self._queue:
             return True
@@ -176,6 +176,7 @@ class Pacer:
         return self._end_of_queue_ns(now_ns) - next_chunk_ns <= (self._arrivals.jitter_ns + self._budget_ns) / 2
 
     def statistics(self) -> PacerStatistics:
+        """The counts so far."""
         return PacerStatistics(
             pushed=self._pushed,
             shown=self._shown,
@@ -205,11 +206,14 @@ class Pacer:
 
 
 class _Arrivals:
-    """What the latest chunks tell of the offset between a frame's number and its moment.
+    """Estimates the offset between a frame's number and its due time from the latest chunks.
 
-    The *transit* of a chunk is its arrival less ``index * period``: constant when chunks are regular, falling when they
-    come too fast. ``offset_ns`` is where playback should be, ``jitter_ns`` the delay of the earliest chunks that this
-    means.
+    The *transit* of a chunk is its arrival less ``index * period``: constant with regular chunks, falling when they
+    arrive too fast.
+
+    Attributes:
+        offset_ns: the offset.
+        jitter_ns: the delay that it means for the earliest chunks.
     """
 
     def __init__(self, period_ns: float, budget_ns: float) -> None:
@@ -222,30 +226,30 @@ class _Arrivals:
         self.jitter_ns = 0.0
 
     def clear(self) -> None:
-        """Forget the schedule of arrivals, but not how fast chunks can come."""
+        """Forget the schedule of arrivals, but not the intervals between chunks."""
         self._transits.clear()
         self.jitter_ns = 0.0
 
-    def note(self, arrival_ns: int, index: int) -> None:
-        """A chunk whose first frame is number ``index`` arrived."""
+    def record(self, arrival_ns: int, index: int) -> None:
+        """A chunk whose first frame has number ``index`` has arrived."""
         if self._last_ns is not None:
             self._intervals.append(arrival_ns - self._last_ns)
         self._last_ns = arrival_ns
         self._learn(arrival_ns - index * self._period_ns)
 
     def restart(self, arrival_ns: int, index: int) -> None:
-        """Only this chunk, already noted, tells of the schedule from now on."""
+        """Base the schedule on this chunk alone, which was already recorded."""
         self.clear()
         self._learn(arrival_ns - index * self._period_ns)
 
     def soonest_next_ns(self, usual_ns: float) -> float:
-        """When the next chunk may come; ``usual_ns`` is the interval to expect before any was seen."""
+        """The earliest time at which the next chunk may arrive; ``usual_ns`` is the interval before any is known."""
         assert self._last_ns is not None
         return self._last_ns + min(self._intervals, default=usual_ns)
 
     def _learn(self, transit_ns: float) -> None:
         if self._transits and transit_ns > self.offset_ns + self._budget_ns:
-            self._transits.clear()  # a stall: what came before it was on another schedule
+            self._transits.clear()  # a stall: earlier chunks had another schedule
         self._transits.append(transit_ns)
         self._fit()
 
@@ -267,7 +271,7 @@ class PacedPlayer:
     """Runs a :class:`Pacer` on an event loop: frames pushed from any thread are published when they are due.
 
     Args:
-        pacer: the policy; only the player touches it from now on.
+        pacer: the policy; it must not be used otherwise any more.
         publish: called on the loop of :meth:`run` with each frame. It must not block.
     """
 
@@ -276,14 +280,14 @@ class PacedPlayer:
         self._publish = publish
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._bell = asyncio.Event()
+        self._wake = asyncio.Event()
         self._closed = False
 
     def push(self, frames: Sequence[Frame]) -> None:
-        """Take in one chunk's frames. From any thread."""
+        """As :meth:`Pacer.push`. From any thread."""
         with self._lock:
             self._pacer.push(frames)
-        self._ring()
+        self._notify()
 
     def begin_epoch(self, epoch: int) -> None:
         """As :meth:`Pacer.begin_epoch`. From any thread; a frame that is being published at this moment still is."""
@@ -301,19 +305,20 @@ class PacedPlayer:
             return self._pacer.wants_more(self._pacer.clock.now_ns())
 
     def statistics(self) -> PacerStatistics:
+        """As :meth:`Pacer.statistics`. From any thread."""
         with self._lock:
             return self._pacer.statistics()
 
     def close(self) -> None:
-        """End :meth:`run`; frames that wait are not shown. From any thread. Idempotent."""
+        """End :meth:`run`; queued frames are not shown. From any thread. Idempotent."""
         self._closed = True
-        self._ring()
+        self._notify()
 
     async def run(self) -> None:
-        """Publish frames as they fall due, until :meth:`close`. Raises what ``publish`` raises."""
+        """Publish frames when they are due, until :meth:`close`. Exceptions of ``publish`` propagate."""
         self._loop = asyncio.get_running_loop()
         while not self._closed:
-            self._bell.clear()
+            self._wake.clear()
             with self._lock:
                 now_ns = self._pacer.clock.now_ns()
                 frame = self._pacer.pop_due(now_ns)
@@ -325,14 +330,14 @@ class PacedPlayer:
     async def _sleep(self, seconds: float | None) -> None:
         assert self._loop is not None
         if seconds is None:
-            await self._bell.wait()
+            await self._wake.wait()
             return
-        timer = self._loop.call_later(max(seconds, 0.0), self._bell.set)
+        timer = self._loop.call_later(max(seconds, 0.0), self._wake.set)
         try:
-            await self._bell.wait()
+            await self._wake.wait()
         finally:
             timer.cancel()
 
-    def _ring(self) -> None:
+    def _notify(self) -> None:
         if self._loop is not None:
-            call_soon(self._loop, self._bell.set)
+            call_soon(self._loop, self._wake.set)

@@ -1,4 +1,4 @@
-"""Latest-frame fan-out: every viewer gets the newest picture that it has not seen, and waits for no other viewer."""
+"""Latest-frame fan-out: each viewer gets the newest picture that it has not seen, independently of other viewers."""
 
 from __future__ import annotations
 
@@ -18,22 +18,23 @@ logger = logging.getLogger(__name__)
 
 
 class SubscriptionEnded(RealtimeEngineError):
-    """A subscription delivers nothing more. Base of the two ways in which it ends."""
+    """A subscription has ended. Base of the two ways in which it ends."""
 
 
 class PublisherClosed(SubscriptionEnded):
-    """The publisher was closed, and the viewer has seen its last picture."""
+    """The publisher was closed, and its last picture was delivered."""
 
 
 class SubscriptionClosed(SubscriptionEnded):
-    """This subscription itself was closed."""
+    """The subscription itself was closed."""
 
 
 class Identified(Protocol):
-    """A picture, encoded or not, that knows where it comes from."""
+    """A picture, encoded or not, with an identity."""
 
     @property
-    def id(self) -> FrameId: ...
+    def id(self) -> FrameId:
+        """The identity of its frame."""
 
 
 T = TypeVar("T", bound=Identified)
@@ -44,10 +45,11 @@ class PublisherStatistics:
     """Counts since the publisher was made.
 
     Attributes:
-        published: pictures taken in.
-        refused: pictures of an epoch that was over.
-        viewers: subscriptions that are open now.
-        seen, dropped: pictures delivered to viewers, and passed over by them for newer ones, over all viewers ever.
+        published: pictures accepted.
+        refused: pictures of an epoch that had ended.
+        viewers: open subscriptions.
+        seen: pictures delivered, over all viewers so far.
+        dropped: pictures skipped for newer ones, over all viewers so far.
     """
 
     published: int
@@ -58,17 +60,17 @@ class PublisherStatistics:
 
 
 class LatestPublisher(Generic[T]):
-    """Fans the pictures of one session out to its viewers; holds one picture and no queue.
+    """Fans the pictures of one session out to its viewers; it holds one picture and no queue.
 
-    It belongs to the event loop that it is made on: :meth:`subscribe` and the subscriptions are used there, everything
-    else from any thread.
+    It belongs to the event loop on which it was made: :meth:`subscribe` and the subscriptions are used there, all other
+    methods from any thread.
 
     Args:
-        on_watched: called with ``True`` when the first viewer comes and with ``False`` when the last one goes, on the
-            loop. An exception of it is logged.
+        on_watched: called on the loop with ``True`` when the first viewer subscribes, and with ``False`` when the last
+            one closes its subscription. An exception is logged.
 
     Raises:
-        RuntimeError: no event loop runs.
+        RuntimeError: there is no running event loop.
     """
 
     def __init__(self, on_watched: Callable[[bool], object] | None = None) -> None:
@@ -80,30 +82,31 @@ class LatestPublisher(Generic[T]):
         self._epoch = 0
         self._closed = False
         self._published = self._refused = 0
-        self._seen_by_gone = self._dropped_by_gone = 0
+        self._seen_before = self._dropped_before = 0  # by viewers that have left
 
     @property
     def latest(self) -> T | None:
-        """The newest picture of this epoch; ``None`` before the first."""
+        """The newest picture of the present epoch; ``None`` before the first."""
         latest = self._latest
         return latest if latest is not None and latest.id.epoch >= self.epoch else None
 
     @property
     def epoch(self) -> int:
-        """The newest epoch seen; pictures of older ones are refused."""
+        """The newest epoch; pictures of older ones are refused."""
         return self._epoch
 
     @property
     def viewers(self) -> int:
-        """Subscriptions that are open now."""
+        """The number of open subscriptions."""
         return len(self._subscriptions)
 
     @property
     def closed(self) -> bool:
+        """Whether :meth:`close` was called."""
         return self._closed
 
     def publish(self, picture: T) -> bool:
-        """Make this the newest picture. False when it was refused: its epoch is over, or the publisher is closed."""
+        """Make this the newest picture; false if it is refused: its epoch has ended, or the publisher is closed."""
         with self._lock:
             if self._closed:
                 return False
@@ -120,14 +123,14 @@ class LatestPublisher(Generic[T]):
         return True
 
     def begin_epoch(self, epoch: int) -> None:
-        """After a reset: no picture of an older epoch is delivered to anybody from now on."""
+        """Start an epoch, as after a reset: pictures of older ones are not delivered any more."""
         with self._lock:
             if epoch > self._epoch:
                 self._epoch = epoch
                 self._latest = None
 
     def clear(self) -> None:
-        """Forget the newest picture: a viewer that comes now waits for the next one."""
+        """Forget the newest picture; new viewers wait for the next one."""
         with self._lock:
             self._latest = None
 
@@ -143,28 +146,29 @@ class LatestPublisher(Generic[T]):
         """
         with self._lock:
             if self._closed:
-                raise PublisherClosed("the publisher is closed: its session is over")
+                raise PublisherClosed("the publisher is closed: its session has ended")
             subscription = Subscription(self, self._published - (self.latest is not None), on_update)
             self._subscriptions.add(subscription)
             first = len(self._subscriptions) == 1
         if first:
-            self._tell_watched(True)
+            self._report_watched(True)
         return subscription
 
     def close(self) -> None:
-        """No more pictures. Viewers get the last one, if unseen, then :class:`PublisherClosed`. Idempotent."""
+        """End the publisher. Viewers get the last picture, if unseen, then :class:`PublisherClosed`. Idempotent."""
         with self._lock:
             self._closed = True
         self._wake_viewers()
 
     def statistics(self) -> PublisherStatistics:
+        """The counts so far."""
         with self._lock:
             return PublisherStatistics(
                 published=self._published,
                 refused=self._refused,
                 viewers=len(self._subscriptions),
-                seen=self._seen_by_gone + sum(viewer.seen for viewer in self._subscriptions),
-                dropped=self._dropped_by_gone + sum(viewer.dropped for viewer in self._subscriptions),
+                seen=self._seen_before + sum(viewer.seen for viewer in self._subscriptions),
+                dropped=self._dropped_before + sum(viewer.dropped for viewer in self._subscriptions),
             )
 
     def _wake_viewers(self) -> None:
@@ -186,7 +190,7 @@ class LatestPublisher(Generic[T]):
                 subscription._position = self._published
                 return latest
             if self._closed:
-                raise PublisherClosed("the publisher is closed: its session is over")
+                raise PublisherClosed("the publisher is closed: its session has ended")
             return None
 
     def _rewind(self, subscription: Subscription[T]) -> None:
@@ -196,13 +200,13 @@ class LatestPublisher(Generic[T]):
     def _release(self, subscription: Subscription[T]) -> None:
         with self._lock:
             self._subscriptions.discard(subscription)
-            self._seen_by_gone += subscription.seen
-            self._dropped_by_gone += subscription.dropped
+            self._seen_before += subscription.seen
+            self._dropped_before += subscription.dropped
             last = not self._subscriptions
         if last:
-            self._tell_watched(False)
+            self._report_watched(False)
 
-    def _tell_watched(self, watched: bool) -> None:
+    def _report_watched(self, watched: bool) -> None:
         if self._on_watched is None:
             return
         try:
@@ -212,11 +216,11 @@ class LatestPublisher(Generic[T]):
 
 
 class Subscription(Generic[T]):
-    """One viewer: a slot for the newest picture. Also a context manager, and an async iterator that ends by itself.
+    """One viewer of a publisher. Also a context manager, and an async iterator that ends with the publisher.
 
     Attributes:
-        seen: pictures that were delivered.
-        dropped: pictures passed over because newer ones came first.
+        seen: pictures delivered.
+        dropped: pictures skipped for newer ones.
     """
 
     def __init__(
@@ -224,7 +228,7 @@ class Subscription(Generic[T]):
     ) -> None:
         self._publisher = publisher
         self._on_update = on_update
-        self._position = position  # how many of the publisher's pictures are behind this viewer; set by the publisher
+        self._position = position  # count of pictures delivered or skipped; set by the publisher
         self._waiter: asyncio.Future[None] | None = None
         self._closed = False
         self.seen = 0
@@ -232,25 +236,31 @@ class Subscription(Generic[T]):
 
     @property
     def closed(self) -> bool:
+        """Whether the subscription was closed."""
         return self._closed
 
     def next_nowait(self) -> T | None:
-        """The newest picture that was not yet seen, or ``None``. Raises as :meth:`next`."""
+        """The newest unseen picture; ``None`` if there is none.
+
+        Raises:
+            PublisherClosed: the publisher is closed, and its last picture was delivered.
+            SubscriptionClosed: this subscription was closed.
+        """
         if self._closed:
             raise SubscriptionClosed("this subscription was closed")
         return self._publisher._take(self)
 
     async def next(self, timeout_s: float | None = None) -> T:
-        """The newest picture that was not yet seen, as soon as there is one. One task at a time.
+        """The newest unseen picture, waiting for one. One task at a time may wait.
 
         Raises:
-            PublisherClosed: the session is over and its last picture was seen.
-            SubscriptionClosed: this subscription was closed, also while it waits.
-            TimeoutError: nothing came within ``timeout_s`` seconds.
-            RuntimeError: another task waits on this subscription.
+            PublisherClosed: the publisher is closed, and its last picture was delivered.
+            SubscriptionClosed: this subscription was closed, before or during the wait.
+            TimeoutError: there was no picture within ``timeout_s`` seconds.
+            RuntimeError: another task is waiting on this subscription.
         """
         if self._waiter is not None:
-            raise RuntimeError("another task waits on this subscription: subscribe once for each viewer")
+            raise RuntimeError("another task is waiting on this subscription: subscribe once for each viewer")
         expiry = _Expiry(self._wake, timeout_s) if timeout_s is not None else None
         try:
             while (picture := self.next_nowait()) is None:
@@ -269,7 +279,7 @@ class Subscription(Generic[T]):
         self._publisher._rewind(self)
 
     def close(self) -> None:
-        """Leave. A task that waits in :meth:`next` gets :class:`SubscriptionClosed`. Idempotent."""
+        """Unsubscribe. A task waiting in :meth:`next` gets :class:`SubscriptionClosed`. Idempotent."""
         if not self._closed:
             self._closed = True
             self._wake()
@@ -302,14 +312,14 @@ class Subscription(Generic[T]):
 
 
 class FramePublisher(LatestPublisher[Frame]):
-    """The frames of one session, for its viewers."""
+    """The frames of one session."""
 
 
 FrameSubscription = Subscription[Frame]
 
 
 class _Expiry:
-    """A timer for one wait; a timer's own word counts, since loops may call a little before the moment."""
+    """A timer for one wait. Its callback decides, not the clock, since loops may call it slightly early."""
 
     def __init__(self, wake: Callable[[], None], timeout_s: float) -> None:
         self._wake = wake

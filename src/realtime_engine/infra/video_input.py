@@ -1,8 +1,7 @@
 """Video that clients send into a session: what a demo declares, and the frames that its model sees.
 
-Frames reach the model as part of the conditioning, which the engine snapshots with each message. An
-:class:`InputFrame` cannot be changed (its pixels are read-only), so a snapshot shares it: a camera costs no copy a
-message, however many messages come between two of its frames.
+Frames reach the model as part of the conditioning, of which the engine takes a snapshot with each message. An
+:class:`InputFrame` is immutable (its pixels are read-only), so snapshots share it without a copy.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ _MIN_SIDE, _MAX_SIDE = 16, 4096
 
 @dataclass(frozen=True)
 class VideoInput:
-    """What a demo takes of a client's video.
+    """What a demo accepts of a client's video.
 
     Attributes:
         mode: ``newest``: the model sees the newest frame alone. ``ring``: the newest ``capacity`` frames, in order.
-        capacity: frames that a ring holds, 1 to 256.
-        max_side: pixels of the longer side, 16 to 4096; larger frames are scaled down before the model sees them.
+        capacity: size of the ring in frames, 1 to 256.
+        max_side: longer side in pixels, 16 to 4096; larger frames are scaled down.
 
     Raises:
-        ValueError: naming the field.
+        ValueError: a field out of range.
     """
 
     mode: Mode = "newest"
@@ -48,20 +47,20 @@ class VideoInput:
 
     @property
     def max_frames(self) -> int:
-        """Frames that are held at most."""
+        """The maximum number of frames in the buffer."""
         return 1 if self.mode == "newest" else self.capacity
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InputFrame:
-    """A picture that a client has sent.
+    """A picture sent by a client.
 
     Attributes:
         pixels: (height, width, 3) uint8 RGB, read-only.
-        seq: counts the frames that a session was given, from 0.
-        publisher: which of the session's publishers sent it: 1 is the first.
-        media_ns: when it was taken by the publisher's clock, in nanoseconds since that publisher's first frame (from
-            the RTP timestamps).
+        seq: number of the frame in its session, from 0.
+        publisher: number of the publisher in its session, from 1.
+        media_ns: capture time in nanoseconds since the publisher's first frame, by the publisher's clock (from RTP
+            timestamps).
         arrived_ns: when it was decoded, in monotonic nanoseconds of this machine.
     """
 
@@ -80,9 +79,9 @@ class InputFrame:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VideoWindow:
-    """What a session's model can see of its client's video at one moment.
+    """What a session's model sees of its client's video at one moment.
 
-    When a client stops sending, its last frame stays and ``live`` turns false.
+    When a client stops sending, its last frame stays and ``live`` becomes false.
 
     Attributes:
         frames: oldest first; one with the mode ``newest``, empty before the first.
@@ -94,16 +93,17 @@ class VideoWindow:
 
     @property
     def newest(self) -> InputFrame | None:
+        """The newest frame; ``None`` before the first."""
         return self.frames[-1] if self.frames else None
 
     @property
     def age_s(self) -> float:
-        """Seconds since the newest frame arrived, now; infinite without one."""
+        """Seconds since the newest frame arrived; infinite without one."""
         newest = self.newest
         return float("inf") if newest is None else (MONOTONIC.now_ns() - newest.arrived_ns) / NS_PER_S
 
     def after(self, seq: int) -> tuple[InputFrame, ...]:
-        """The frames with a ``seq`` greater than this, for a model that takes each once; begin with -1."""
+        """The frames with a greater ``seq``, for a model that uses each once; start with -1."""
         return tuple(frame for frame in self.frames if frame.seq > seq)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> VideoWindow:
@@ -111,18 +111,21 @@ class VideoWindow:
 
 
 class VideoStatistics(NamedTuple):
-    """Totals of one session: frames that the model could see, and decoded frames that it was not shown."""
+    """Totals of one session: frames that the model could see, and decoded frames that were dropped."""
 
     received: int
     dropped: int
 
 
 class VideoBuffer:
-    """The frames that one session was sent, the oldest of which go first. For one thread at a time.
+    """The newest video frames of one session. Not thread-safe.
 
     Args:
-        declared: what the demo takes.
-        on_change: called after each change of what :attr:`window` holds.
+        declared: what the demo accepts.
+        on_change: called after each change of :attr:`window`.
+
+    Attributes:
+        declared: see above.
     """
 
     def __init__(self, declared: VideoInput, on_change: Callable[[], None]) -> None:
@@ -136,19 +139,21 @@ class VideoBuffer:
 
     @property
     def window(self) -> VideoWindow:
+        """What the model sees now."""
         return self._window
 
     def statistics(self) -> VideoStatistics:
+        """The totals so far."""
         return VideoStatistics(self._received, self._dropped)
 
     def start_publisher(self) -> int:
-        """A publisher sends from now on, and whoever sent before is not heard any more; returns its number."""
+        """Start a publisher, which replaces the one before; returns its number."""
         self._publisher += 1
         self._change(live=True)
         return self._publisher
 
     def put(self, publisher: int, pixels: NDArray[np.uint8], *, media_ns: int, arrived_ns: int) -> None:
-        """Take a frame; ``pixels`` belong to the buffer from now on. One of a replaced publisher is dropped."""
+        """Add a frame and take over ``pixels``; a frame of a replaced publisher is dropped."""
         if publisher != self._publisher or not self._window.live:
             self._dropped += 1
             return
@@ -157,11 +162,11 @@ class VideoBuffer:
         self._change(live=True)
 
     def drop(self) -> None:
-        """A decoded frame was left out because newer ones were there before it could be taken."""
+        """Count a decoded frame that was dropped because newer ones had arrived."""
         self._dropped += 1
 
     def end_publisher(self, publisher: int) -> None:
-        """The publisher has gone; nothing happens for one that was replaced."""
+        """End a publisher; no effect for one that was replaced."""
         if publisher == self._publisher and self._window.live:
             self._change(live=False)
 
@@ -170,6 +175,6 @@ class VideoBuffer:
         self._on_change()
 
 
-def _check_integer(name: str, value: object, least: int, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise ValueError(f"{name} must be an integer from {least} to {most}, got {value!r}")
+def _check_integer(name: str, value: object, minimum: int, maximum: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
+        raise ValueError(f"{name} must be an integer from {minimum} to {maximum}, got {value!r}")

@@ -50,7 +50,7 @@ class Runtime:
         config: as given.
         host: loads and runs the engine; set while the server runs.
         metrics: the Prometheus metrics; set while the server runs.
-        route: how WebRTC viewers can reach the server; ``None`` until it is known.
+        reachability: how WebRTC viewers can reach the server; ``None`` until it is known.
         totals: frame times over all sessions.
         recordings: storage of recordings; ``None`` if recording is disabled.
     """
@@ -60,7 +60,7 @@ class Runtime:
         self.config = config
         self.host: EngineHost
         self.metrics: Metrics
-        self.route: Reachability | None = None
+        self.reachability: Reachability | None = None
         self.totals = FrameTotals(on_joined=SpanSender.exporting().send if config.otel else None)
         self.recordings = _recording_store(config)
         self._options = options
@@ -83,7 +83,7 @@ class Runtime:
         self._encoders = await asyncio.to_thread(choose_encoders, self.config.encoder, self._copies)
         self._pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="media")
         engine = asyncio.create_task(self.host.run(), name="engine")
-        route = asyncio.create_task(self._find_route(), name="find the WebRTC route")
+        route = asyncio.create_task(self._find_reachability(), name="find the WebRTC reachability")
         loop_monitor.start()
         try:
             yield
@@ -159,10 +159,10 @@ class Runtime:
         options = self._options or (None if self.demo.options is None else self.demo.options())
         return ControlRecorder(self.config.record_controls, self.demo.name, options)
 
-    async def _find_route(self) -> None:
-        self.route = await find_reachability(self.config.ice, page_on_loopback=self.config.is_loopback)
-        is_limited = self.route.kind is ReachabilityKind.NONE or bool(self.route.silent)
-        logger.log(logging.WARNING if is_limited else logging.INFO, "WebRTC: %s", self.route)
+    async def _find_reachability(self) -> None:
+        self.reachability = await find_reachability(self.config.ice, page_on_loopback=self.config.is_loopback)
+        is_limited = self.reachability.kind is ReachabilityKind.NONE or bool(self.reachability.silent)
+        logger.log(logging.WARNING if is_limited else logging.INFO, "WebRTC: %s", self.reachability)
 
     def _existing_sessions(self, session_id: str) -> Sessions:
         if self._sessions is None:

@@ -86,6 +86,7 @@ class HostGate:
         self._names = {*_LOOPBACK_NAMES, config.host.lower(), *filter(None, allowed)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or refuse it with a problem."""
         if scope["type"] == "lifespan" or self._is_allowed(HTTPConnection(scope).headers.get("host")):
             await self._app(scope, receive, send)
             return

@@ -1,4 +1,4 @@
-"""Fakes that are real implementations, for your own tests as for ours."""
+"""Test doubles and a conformance suite, for tests of your own engines and demos."""
 
 from .clock import ManualClock
 from .conformance import EngineCase, check_engine

@@ -8,7 +8,10 @@ from ..core.clock import NS_PER_S, Wakeup
 
 
 class ManualClock:
-    """A :class:`~realtime_engine.core.clock.Clock` whose sleepers wake when :meth:`advance` passes their moment."""
+    """A :class:`~realtime_engine.core.clock.Clock` that advances only by :meth:`advance`.
+
+    Threads may wait on it; each wakes when the time passes its deadline.
+    """
 
     def __init__(self, start_ns: int = 0) -> None:
         self._now_ns = start_ns
@@ -16,9 +19,11 @@ class ManualClock:
         self._sleepers: list[tuple[int | None, Wakeup]] = []
 
     def now_ns(self) -> int:
+        """The current time, in nanoseconds."""
         return self._now_ns
 
     def wait(self, wakeup: Wakeup, until_ns: int | None) -> None:
+        """Block until ``wakeup`` is set or until ``until_ns``; ``None``: until ``wakeup`` is set."""
         sleeper = (until_ns, wakeup)
         with self._changed:
             if until_ns is not None and self._now_ns >= until_ns:
@@ -35,7 +40,7 @@ class ManualClock:
         """Return at once: time moves only by :meth:`advance`."""
 
     def advance(self, seconds: float) -> None:
-        """Move time forward and wake every thread whose moment has come."""
+        """Move time forward and wake the threads whose deadline has passed."""
         self.advance_ns(round(seconds * NS_PER_S))
 
     def advance_ns(self, nanoseconds: int) -> None:
@@ -49,7 +54,11 @@ class ManualClock:
                     wakeup.notify()
 
     def wait_for_sleeper(self, timeout_s: float = 10.0) -> int | None:
-        """Block, in real time, until a thread sleeps on this clock; returns the moment that it sleeps until."""
+        """Block, in real time, until a thread waits on this clock; returns its deadline.
+
+        Raises:
+            TimeoutError: no thread did within ``timeout_s``.
+        """
         with self._changed:
             if not self._changed.wait_for(lambda: bool(self._asleep()), timeout_s):
                 raise TimeoutError(f"no thread went to sleep on the clock within {timeout_s} s")
@@ -60,8 +69,13 @@ class ManualClock:
         return [until_ns for until_ns, wakeup in self._sleepers if not wakeup.is_set()]
 
     def advance_to_sleeper(self, timeout_s: float = 10.0) -> None:
-        """Wait until a thread sleeps until some moment, and move time there."""
+        """Block until a thread waits for a deadline, and move time there.
+
+        Raises:
+            TimeoutError: no thread waited within ``timeout_s``.
+            RuntimeError: the waiting thread has no deadline.
+        """
         until_ns = self.wait_for_sleeper(timeout_s)
         if until_ns is None:
-            raise RuntimeError("the sleeping thread waits for a wake-up, not for a moment")
+            raise RuntimeError("the waiting thread has no deadline")
         self.advance_ns(max(until_ns - self._now_ns, 0))

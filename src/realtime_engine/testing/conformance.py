@@ -1,4 +1,4 @@
-"""A suite that a model author runs on their own engine: does it keep the contract?
+"""A conformance suite for engines: checks the promises of the contract on an engine of your own.
 
 One call, in a script or in a test::
 
@@ -7,8 +7,8 @@ One call, in a script or in a test::
     def test_my_engine():
         check_engine(EngineCase(make_engine=lambda max_sessions: ComposedEngine(MyModel(max_sessions))))
 
-Each check builds engines of its own by ``make_engine`` and raises :class:`AssertionError` that says which promise of
-the contract is broken and how it showed.
+Each check builds its own engines with ``make_engine`` and raises :class:`AssertionError`, which names the broken
+promise and how it was noticed.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ def _default_conditioning(index: int, step: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class EngineCase:
-    """What the suite has to know about an engine.
+    """An engine for the suite.
 
     Attributes:
-        make_engine: builds a fresh engine for this many sessions; it is called with 1, 2 and 3.
+        make_engine: builds a new engine for this many sessions; called with 1, 2 and 3.
         context: index of a session -> attach context; different indices must give different output.
         conditioning: index of a session, number of the step -> conditioning.
         heavy: a heavy key and two different values for it; ``None`` skips the check of heavy changes.
         make_faulty: like ``make_engine``, with a fault plan in front of the model, for the check of failures:
             ``lambda n, plan: ComposedEngine(FaultyModel(MyModel(n), plan))``. ``None`` skips that check.
-        same: whether two outputs are equal. The default is byte for byte; a model that only agrees within a tolerance
-            between batch sizes passes a function that says so.
+        same: whether two outputs are equal; by default bit for bit. A model whose output depends on the batch size
+            within a tolerance needs a function that allows for it.
         rollout_chunks: chunks after which a rollout ends; ``None`` skips the check of ends. The other checks take up to
             60 steps: check shorter rollouts in a case of their own, ``skip=frozenset(CHECKS) - {"rollout_end"}``.
         skip: names of checks that do not apply, each the function's name without ``check_``.
@@ -83,10 +83,10 @@ def check_engine(case: EngineCase) -> list[str]:
 
 
 class Drive:
-    """Steps an engine and keeps each session's chunks apart.
+    """Steps an engine and collects the chunks of each session.
 
-    Sessions are named by their index; each has its own count of steps, so that the same session sees the same
-    conditioning alone and in company.
+    Sessions are identified by an index; each has its own count of steps, so that a session gets the same conditioning
+    alone and in a batch.
     """
 
     def __init__(self, case: EngineCase, engine: RealtimeInterface) -> None:
@@ -102,7 +102,7 @@ class Drive:
             self.outputs[index] = []
 
     def step(self, *indices: int, **extra: Any) -> list[int]:
-        """Advance these sessions; returns whose chunks came out."""
+        """Advance these sessions; returns the sessions whose chunks were returned."""
         due = {name_of(i): {**self._case.conditioning(i, self._steps[i]), **extra} for i in indices}
         for index in indices:
             self._steps[index] += 1
@@ -120,14 +120,14 @@ class Drive:
         return self._take({name_of(i): {**self._case.conditioning(i, 0), **extra} for i in indices})
 
     def hold_each(self, extras: Mapping[int, Mapping[str, Any]]) -> list[int]:
-        """Like :meth:`hold`, with something more for each session by itself."""
+        """Like :meth:`hold`, with additional conditioning for each session."""
         return self._take({name_of(i): {**self._case.conditioning(i, 0), **extra} for i, extra in extras.items()})
 
     def _take(self, due: Mapping[str, Mapping[str, Any]]) -> list[int]:
         return self.keep(self.engine.step(due))
 
     def keep(self, results: list[StepResult]) -> list[int]:
-        """Sort results to their sessions and finalize them; returns whose they were."""
+        """Collect results and finalize them; returns their sessions."""
         came = [int(result.session_id.removeprefix("session-")) for result in results]
         assert len(set(came)) == len(came), f"step() returned two chunks of one session: {came}"
         for index, result in zip(came, results, strict=True):
@@ -156,7 +156,7 @@ def _assert_same(case: EngineCase, got: list[Any], wanted: list[Any], promise: s
 
 
 def check_manifest(case: EngineCase) -> None:
-    """``manifest()`` is stable and announces the capacity that was asked for and the shape that comes."""
+    """``manifest()`` is stable and declares the requested capacity and the shape of the chunks."""
     engine = case.make_engine(2)
     before = engine.manifest()
     outputs = _run(case, engine, (0,), steps=2)[0]
@@ -171,14 +171,14 @@ def check_manifest(case: EngineCase) -> None:
 
 
 def check_distinct(case: EngineCase) -> None:
-    """Different sessions see different output: nothing is broadcast over the batch."""
+    """Different sessions get different output: nothing is broadcast over the batch."""
     outputs = _run(case, case.make_engine(2), (0, 1), steps=3)
     for step, (left, right) in enumerate(zip(outputs[0], outputs[1], strict=True)):
         assert not case.same(left, right), f"two sessions with different contexts got the same chunk {step}"
 
 
 def check_solo_equals_batched(case: EngineCase) -> None:
-    """A session's chunks do not depend on its company: no state leaks between rows."""
+    """A session's chunks do not depend on the rest of the batch: no state leaks between rows."""
     together = _run(case, case.make_engine(3), (0, 1, 2), steps=4)
     for index in (0, 1, 2):
         alone = _run(case, case.make_engine(3), (index,), steps=4)
@@ -186,7 +186,7 @@ def check_solo_equals_batched(case: EngineCase) -> None:
 
 
 def check_outputs_not_aliased(case: EngineCase) -> None:
-    """A chunk that was handed out is not overwritten by later steps."""
+    """A returned chunk is not overwritten by later steps."""
     drive = Drive(case, case.make_engine(2))
     drive.attach(0, 1)
     for _ in range(drive.engine.manifest().pipeline_depth_chunks):
@@ -196,12 +196,12 @@ def check_outputs_not_aliased(case: EngineCase) -> None:
     kept = copy.deepcopy(given)
     for _ in range(3):
         drive.step(0, 1)
-    assert case.same(given, kept), "a chunk changed after it was handed out: copy outputs, do not reuse them"
+    assert case.same(given, kept), "a chunk changed after it was returned: copy outputs, do not reuse them"
 
 
 @contextmanager
 def _promised(promise: str) -> Iterator[None]:
-    """What must not raise."""
+    """Turn an exception into the failure of a promise."""
     try:
         yield
     except Exception as error:
@@ -209,7 +209,7 @@ def _promised(promise: str) -> Iterator[None]:
 
 
 def check_admission(case: EngineCase) -> None:
-    """``attach`` is idempotent, refuses what is too much, and ``detach`` makes room."""
+    """``attach`` is idempotent and refuses sessions beyond the capacity; ``detach`` frees a row."""
     drive = Drive(case, case.make_engine(2))
     drive.attach(0, 1)
     for _ in range(2):
@@ -229,16 +229,16 @@ def check_admission(case: EngineCase) -> None:
         raise AssertionError("attach beyond max_sessions must raise AdmissionError")
     with _promised("detach must be idempotent"):
         drive.detach(0, 1, 0, 1)
-        drive.engine.detach("nobody")
+        drive.engine.detach("unknown")
     with _promised("detach must make room for the next attach"):
         drive.attach(2)
 
 
 def check_unknown_and_absent(case: EngineCase) -> None:
-    """``step`` ignores ids that it does not know, and leaves sessions that are not due where they are."""
+    """``step`` ignores unknown ids and does not advance sessions that are not due."""
     drive = Drive(case, case.make_engine(2))
     drive.attach(0, 1)
-    results = drive.engine.step({"nobody": {}})
+    results = drive.engine.step({"unknown": {}})
     assert not results, f"step() for an unknown id returned {len(results)} chunks"
     for _ in range(3):
         drive.step(0)
@@ -251,7 +251,7 @@ def check_unknown_and_absent(case: EngineCase) -> None:
 
 
 def check_row_reuse(case: EngineCase) -> None:
-    """A row that is taken over by another session starts fresh."""
+    """A reused row starts from a fresh state."""
     drive = Drive(case, case.make_engine(1))
     drive.attach(0)
     for _ in range(3):
@@ -266,7 +266,7 @@ def check_row_reuse(case: EngineCase) -> None:
 
 
 def check_warm_up(case: EngineCase) -> None:
-    """A pipeline of depth d emits nothing for d - 1 steps, then a chunk a step, and ``step({})`` brings the rest."""
+    """A pipeline of depth d returns nothing for d - 1 steps, then a chunk per step, and ``step({})`` flushes it."""
     engine = case.make_engine(1)
     depth = engine.manifest().pipeline_depth_chunks
     drive = Drive(case, engine)
@@ -276,12 +276,12 @@ def check_warm_up(case: EngineCase) -> None:
         wanted = [0] if step >= depth - 1 else []
         assert came == wanted, f"step {step} of a pipeline of depth {depth} gave {came}, not {wanted}"
     for _ in range(depth - 1):
-        assert drive.flush() == [0], "step({}) must bring out what the pipeline still holds"
-    assert drive.flush() == [], "step({}) brought out a chunk that nobody asked for"
+        assert drive.flush() == [0], "step({}) must return what the pipeline still holds"
+    assert drive.flush() == [], "step({}) returned a chunk of no step"
 
 
 def check_lossless_join(case: EngineCase) -> None:
-    """A session that joins costs the residents no chunk and changes none."""
+    """A session that joins neither costs the others a chunk nor changes one."""
     drive = Drive(case, case.make_engine(2))
     drive.attach(0)
     for _ in range(3):
@@ -296,7 +296,7 @@ def check_lossless_join(case: EngineCase) -> None:
 
 
 def check_lossless_detach(case: EngineCase) -> None:
-    """A session that leaves costs the others no chunk and changes none."""
+    """A session that is detached neither costs the others a chunk nor changes one."""
     drive = Drive(case, case.make_engine(3))
     drive.attach(0, 1, 2)
     for _ in range(3):
@@ -311,7 +311,7 @@ def check_lossless_detach(case: EngineCase) -> None:
 
 
 def check_heavy_change(case: EngineCase) -> None:
-    """A heavy change shows in the session's own chunks, and costs or changes nothing for a bystander."""
+    """A heavy change shows in the session's own chunks, and neither costs another session a chunk nor changes one."""
     if case.heavy is None:
         return
     key, first, second = case.heavy
@@ -337,15 +337,15 @@ def check_heavy_change(case: EngineCase) -> None:
 
 
 def _differ(case: EngineCase, left: list[Any], right: list[Any]) -> bool:
-    """Whether the newest chunk that both have differs."""
+    """Whether the newest chunk of both differs."""
     newest = min(len(left), len(right)) - 1
     return newest >= 0 and not case.same(left[newest], right[newest])
 
 
 def check_late_decode(case: EngineCase) -> None:
-    """In a pipeline, DEFERRED of a chunk may come after HOT of the next, and after a detach, and sees nothing of it.
+    """In a pipeline, DEFERRED of a chunk may run after HOT of the next and after a detach, which must not affect it.
 
-    For a :class:`ComposedEngine` of which ``pipeline=False`` is not said, also where it makes no pipeline of itself.
+    For a :class:`ComposedEngine` without ``pipeline=False``, even where it is not pipelined by default.
     """
     engine = case.make_engine(3)
     late = engine.late_twin() if isinstance(engine, ComposedEngine) else None
@@ -366,15 +366,15 @@ def check_late_decode(case: EngineCase) -> None:
 
 
 def check_failure_boundary(case: EngineCase) -> None:
-    """After a step that failed for one session, all go on as if nothing had been.
+    """After a step that failed for one session, all sessions continue as if it had not been called.
 
-    The step fails in front of its first and of its second HOT stage, and where one first reads the conditioning of a
-    session: by then others may have changed what they should not.
+    The step fails before its first and before its second HOT stage, and where a stage first reads the conditioning of a
+    session: by then, other rows may have been changed.
     """
     if case.make_faulty is None:
         return
     error = RuntimeError("injected")
-    for skip, event in enumerate(("a failed step", "a step that failed in front of its second HOT stage")):
+    for skip, event in enumerate(("a failed step", "a step that failed before its second HOT stage")):
         plan = _check_failure(case, event, partial(FaultPlan.fail, hook="hot", error=error, skip=skip))
         assert plan.raised, "make_faulty never asked the plan: put a FaultyModel around the model"
     for culprit in map(name_of, (0, 1)):
@@ -383,7 +383,7 @@ def check_failure_boundary(case: EngineCase) -> None:
 
 
 def _check_failure(case: EngineCase, event: str, order: Callable[[FaultPlan], None]) -> FaultPlan:
-    """Two sessions' third step goes as ordered, or the fourth, and is made again; returns the plan."""
+    """Two sessions' third or fourth step fails as planned and is repeated; returns the plan."""
     assert case.make_faulty is not None
     plan = FaultPlan()
     drive = Drive(case, case.make_faulty(2, plan))
@@ -442,7 +442,7 @@ def _run_to_end(case: EngineCase, engine: RealtimeInterface) -> list[Any]:
 
 
 def check_replica_parity(case: EngineCase) -> None:
-    """The batched engine gives what one engine per session gives."""
+    """The batched engine gives the same output as one engine per session."""
     batched = _run(case, case.make_engine(3), (0, 1, 2), steps=4)
     replicas = _run(case, ReplicaEngine(lambda: case.make_engine(1), max_sessions=3), (0, 1, 2), steps=4)
     for index in (0, 1, 2):

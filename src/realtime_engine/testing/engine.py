@@ -1,4 +1,4 @@
-"""An engine that remembers everything that was done to it."""
+"""An engine that records its calls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..core.contract import AdmissionError, EngineManifest, SessionInit, StepRes
 
 
 class ScriptedChunk(NamedTuple):
-    """What :class:`ScriptedEngine` makes: all that the chunk depends on."""
+    """A chunk of :class:`ScriptedEngine`: everything that it depends on."""
 
     session_id: str
     context: dict[str, Any]
@@ -19,7 +19,7 @@ class ScriptedChunk(NamedTuple):
 
 
 class Call(NamedTuple):
-    """One call of a hook."""
+    """A recorded call of a hook."""
 
     hook: str
     argument: Any
@@ -45,10 +45,12 @@ class ScriptedEngine:
         self.calls: list[Call] = []
 
     def manifest(self) -> EngineManifest:
+        """Capacity and rate."""
         return self._manifest
 
     def attach(self, init: SessionInit) -> None:
-        self._note("attach", init.session_id)
+        """Admit a session. Raises :class:`AdmissionError` when full."""
+        self._record("attach", init.session_id)
         if init.session_id in self._contexts:
             return
         if len(self._contexts) >= self._manifest.max_sessions:
@@ -57,14 +59,17 @@ class ScriptedEngine:
         self._ages[init.session_id] = 0
 
     def step(self, due: Mapping[str, Mapping[str, Any]]) -> list[StepResult]:
-        self._note("step", {session_id: dict(given) for session_id, given in due.items()})
+        """Make one chunk for each due session, in order of attach."""
+        self._record("step", {session_id: dict(given) for session_id, given in due.items()})
         return [self._advance(session_id, due[session_id]) for session_id in self._contexts if session_id in due]
 
     def finalize(self, session_ids: list[str]) -> None:
-        self._note("finalize", list(session_ids))
+        """Record the call."""
+        self._record("finalize", list(session_ids))
 
     def detach(self, session_id: str) -> None:
-        self._note("detach", session_id)
+        """Forget a session."""
+        self._record("detach", session_id)
         self._contexts.pop(session_id, None)
         self._ages.pop(session_id, None)
 
@@ -83,5 +88,5 @@ class ScriptedEngine:
         chunk = ScriptedChunk(session_id, self._contexts[session_id], age, dict(given))
         return StepResult(session_id, chunk, {"step_ms": 0.0}, last=age + 1 == self._rollout_chunks)
 
-    def _note(self, hook: str, argument: Any) -> None:
+    def _record(self, hook: str, argument: Any) -> None:
         self.calls.append(Call(hook, argument, threading.get_ident()))

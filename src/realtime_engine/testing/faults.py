@@ -1,4 +1,4 @@
-"""Failures on order, at every hook of an engine or of a stage model."""
+"""Fault injection at every hook of an engine or of a stage model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Decide = Callable[[str, Collection[str]], "BaseException | None"]
 
 
 @dataclass
-class _Order:
+class _Fault:
     hook: str
     error: BaseException
     session_id: str | None
@@ -25,43 +25,58 @@ class _Order:
 
 
 class FaultPlan:
-    """Which call of which hook fails, for whom and how often.
+    """Which calls of which hooks fail.
 
     Hooks of an engine: ``attach``, ``step``, ``finalize``, ``detach``. Of a model: ``seed``, ``detach``, and ``hot``,
     ``deferred``, ``encode`` for its stages.
 
     Args:
-        decide: optional; asked for each call with the hook's name and the session ids concerned (rows, for ``seed``),
-            returns the error to raise or ``None``.
+        decide: called for each call with the hook's name and the session ids concerned (rows, for ``seed``); returns
+            the error to raise or ``None``.
+
+    Attributes:
+        raised: errors raised so far.
     """
 
     def __init__(self, decide: Decide | None = None) -> None:
         self._decide = decide
-        self._orders: list[_Order] = []
+        self._faults: list[_Fault] = []
         self._poisons: list[tuple[str, str, BaseException]] = []
-        self._lock = threading.Lock()  # of the orders: hooks may be called from several threads
+        self._lock = threading.Lock()  # of the faults: hooks may be called from several threads
         self.raised = 0
 
     def fail(
         self, hook: str, error: BaseException, *, session_id: str | None = None, times: int = 1, skip: int = 0
     ) -> None:
-        """Let the next ``times`` calls of ``hook`` that concern ``session_id`` (``None``: any) raise ``error``, once
-        ``skip`` such calls have passed."""
-        self._orders.append(_Order(hook, error, session_id, times, skip))
+        """Make the next calls of a hook raise.
+
+        Args:
+            hook: its name.
+            error: what they raise.
+            session_id: only calls that concern this session; ``None``: any.
+            times: how many calls.
+            skip: how many such calls succeed before.
+        """
+        self._faults.append(_Fault(hook, error, session_id, times, skip))
 
     def poison(self, hook: str, error: BaseException, *, session_id: str) -> None:
-        """Let the next call of a model's stage ``hook`` with ``session_id`` raise ``error`` from within: where it first
-        looks at the conditioning of that session. A stage that does not look does not fail."""
+        """Make a stage raise in the middle: where it first reads the conditioning of a session.
+
+        Args:
+            hook: the stage's lane in lower case.
+            error: what the next such read raises. A stage that does not read the conditioning does not fail.
+            session_id: whose conditioning.
+        """
         self._poisons.append((hook, session_id, error))
 
     @contextmanager
     def poisoned(self, hook: str, batch: StageBatch) -> Iterator[None]:
-        """Put the ordered poison into a batch for as long as a stage runs."""
+        """While the context is open, replace the conditioning of poisoned sessions in a batch."""
         given: dict[str, Mapping[str, Any]] = {}
-        for order in list(self._poisons):
-            ordered_hook, session_id, error = order
-            if ordered_hook == hook and session_id in batch.conditioning:
-                self._poisons.remove(order)
+        for poison in list(self._poisons):
+            poisoned_hook, session_id, error = poison
+            if poisoned_hook == hook and session_id in batch.conditioning:
+                self._poisons.remove(poison)
                 given[session_id] = batch.conditioning[session_id]
                 batch.conditioning[session_id] = _Poison(self, error)
         try:
@@ -71,27 +86,27 @@ class FaultPlan:
 
     def check(self, hook: str, session_ids: Collection[str]) -> None:
         """Raise if this call is to fail."""
-        error = self._ordered(hook, session_ids)
+        error = self._next_error(hook, session_ids)
         if error is None and self._decide is not None:
             error = self._decide(hook, session_ids)
         if error is not None:
             self.raised += 1
             raise error.with_traceback(None)
 
-    def _ordered(self, hook: str, session_ids: Collection[str]) -> BaseException | None:
+    def _next_error(self, hook: str, session_ids: Collection[str]) -> BaseException | None:
         with self._lock:
-            for order in self._orders:
-                concerned = order.session_id is None or order.session_id in session_ids
-                if order.times > 0 and order.hook == hook and concerned:
-                    if order.skip == 0:
-                        order.times -= 1
-                        return order.error
-                    order.skip -= 1
+            for fault in self._faults:
+                concerned = fault.session_id is None or fault.session_id in session_ids
+                if fault.times > 0 and fault.hook == hook and concerned:
+                    if fault.skip == 0:
+                        fault.times -= 1
+                        return fault.error
+                    fault.skip -= 1
         return None
 
 
 class _Poison(Mapping[str, Any]):
-    """Conditioning that nobody can read."""
+    """Conditioning that raises when it is read."""
 
     def __init__(self, plan: FaultPlan, error: BaseException) -> None:
         self._plan = plan
@@ -112,28 +127,33 @@ class _Poison(Mapping[str, Any]):
 
 
 class FaultyEngine:
-    """An engine with a :class:`FaultPlan` in front of every hook; everything else is the engine's own."""
+    """An engine with a :class:`FaultPlan` in front of its hooks; all other attributes are the engine's."""
 
     def __init__(self, engine: RealtimeInterface, plan: FaultPlan) -> None:
         self._engine = engine
         self._plan = plan
 
     def manifest(self) -> EngineManifest:
+        """The engine's manifest."""
         return self._engine.manifest()
 
     def attach(self, init: SessionInit) -> None:
+        """Fail or attach."""
         self._plan.check("attach", (init.session_id,))
         self._engine.attach(init)
 
     def step(self, due: Mapping[str, Mapping[str, Any]]) -> list[StepResult]:
+        """Fail or step."""
         self._plan.check("step", due.keys())
         return self._engine.step(due)
 
     def finalize(self, session_ids: list[str]) -> None:
+        """Fail or finalize."""
         self._plan.check("finalize", session_ids)
         self._engine.finalize(session_ids)
 
     def detach(self, session_id: str) -> None:
+        """Fail or detach."""
         self._plan.check("detach", (session_id,))
         self._engine.detach(session_id)
 
@@ -142,23 +162,30 @@ class FaultyEngine:
 
 
 class FaultyModel:
-    """A stage model with a :class:`FaultPlan` in front of ``seed``, ``detach`` and each stage."""
+    """A stage model with a :class:`FaultPlan` in front of ``seed``, ``detach`` and each stage.
+
+    All other attributes are the model's.
+    """
 
     def __init__(self, model: StageModel, plan: FaultPlan) -> None:
         self._model = model
         self._plan = plan
 
     def manifest(self) -> EngineManifest:
+        """The model's manifest."""
         return self._model.manifest()
 
     def stages(self) -> list[Stage]:
+        """The model's stages, each behind the plan."""
         return [_FaultyStage(stage, self._plan) for stage in self._model.stages()]
 
     def seed(self, rows: Mapping[int, Mapping[str, Any]]) -> None:
+        """Fail or seed."""
         self._plan.check("seed", [str(row) for row in rows])
         self._model.seed(rows)
 
     def detach(self, row: int, session_id: str) -> None:
+        """Fail or detach."""
         self._plan.check("detach", (session_id,))
         self._model.detach(row, session_id)
 

@@ -1,4 +1,4 @@
-"""Somewhere for a session's chunks and events to go."""
+"""Records what an outbox sends to a session."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ..core.outbox import Outbox, OutboxItem
 
 
 class RecordingSink:
-    """Claims one session of an outbox and keeps everything that it is sent, in order.
+    """Claims one session of an outbox and records its chunks and events.
 
     Attributes:
-        items: chunks and events as they came.
+        items: chunks and events, in order.
     """
 
     def __init__(self, outbox: Outbox, session_id: str) -> None:
@@ -21,7 +21,7 @@ class RecordingSink:
         self.items: list[OutboxItem] = []
 
     def drain(self) -> list[OutboxItem]:
-        """Take what is there now, without waiting, and return it."""
+        """Record and return what is queued, without waiting."""
         taken: list[OutboxItem] = []
         while True:
             try:
@@ -37,13 +37,15 @@ class RecordingSink:
 
     @property
     def chunks(self) -> list[Chunk]:
+        """The chunks among the items."""
         return [item for item in self.items if isinstance(item, Chunk)]
 
     @property
     def events(self) -> list[SessionEvent]:
+        """The events among the items."""
         return [item for item in self.items if isinstance(item, SessionEvent)]
 
     @property
     def dropped(self) -> int:
-        """Chunks that were dropped because this sink was too slow."""
+        """Chunks that the outbox dropped before they were read."""
         return self._reader.dropped

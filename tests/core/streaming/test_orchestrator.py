@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 import threading
-import time
 import traceback
 import weakref
 from collections.abc import Callable, Iterator
@@ -575,7 +574,7 @@ def test_close_is_bounded_with_a_stuck_handler() -> None:
 
     def stuck(_: object) -> dict[str, object]:
         begun.set()
-        gate.wait(30)
+        gate.wait()
         return {"y": 0}
 
     actors = {
@@ -587,10 +586,8 @@ def test_close_is_bounded_with_a_stuck_handler() -> None:
     o.create_session("s")
     o.push_input("s", 0, "x", 0)
     assert begun.wait(5)
-    start = time.monotonic()
     with pytest.raises(TimeoutError, match="sessions 's'; stages encode"):
         o.close(timeout=0.1)
-    assert time.monotonic() - start < 3
     assert o.status("s") is StreamingSessionStatus.CLOSED
     with pytest.raises(StreamingSessionError, match="closed"):
         o.create_session("t")

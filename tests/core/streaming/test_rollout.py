@@ -5,7 +5,8 @@ import threading
 
 import pytest
 
-from realtime_engine.core.streaming.rollout import AppliedAction, ChunkRequest, ControlHistory, SessionInput
+from realtime_engine.core.streaming.controls import SessionControls
+from realtime_engine.core.streaming.rollout import AppliedAction, ChunkRequest, InputState, SessionInput
 
 ACTIONS = [AppliedAction(number, f"action {number}", 10 * number) for number in range(6)]
 
@@ -19,11 +20,11 @@ def test_a_request_is_sealed_by_the_first_look(player: SessionInput) -> None:
     player.apply({"move": 1}, ["a"], ACTIONS[1])
     request = ChunkRequest("s", 4, player)
     player.apply({"move": 2}, ["b"], ACTIONS[2])
-    assert (request.session_id, request.sequence_id, request.context, request.sealed) == ("s", 4, {"seed": 3}, None)
+    assert (request.session_id, request.sequence_id, request.context, request.read_ns) == ("s", 4, {"seed": 3}, None)
     assert (request.conditioning, request.events) == ({"move": 2}, ("a", "b"))
     player.apply({"move": 3}, ["c"], ACTIONS[3])
     assert (request.conditioning, request.events) == ({"move": 2}, ("a", "b"))
-    assert request.sealed is not None and request.sealed.applied == ACTIONS[2]
+    assert request.read_ns is not None
     following = ChunkRequest("s", 5, player)
     assert (following.events, following.conditioning) == (("c",), {"move": 3})
 
@@ -45,7 +46,7 @@ def test_a_request_travels_sealed(player: SessionInput) -> None:
     came = pickle.loads(pickle.dumps(request))
     assert (came.conditioning, came.events, came.context) == ({"move": 1}, ("a",), {"seed": 3})
     assert ChunkRequest("s", 1, player).events == ()
-    assert came.sealed == request.sealed
+    assert came.read_ns == request.read_ns
 
 
 def test_concurrent_reads_take_every_event_once(player: SessionInput) -> None:
@@ -71,43 +72,17 @@ def test_concurrent_reads_take_every_event_once(player: SessionInput) -> None:
     assert sorted(taken) == sorted(2 * [request.events for request in requests])
 
 
-# -- control history
+def test_a_request_has_nothing_of_an_action_after_its_state(player: SessionInput) -> None:
+    controls = SessionControls(["motion"])
 
+    def apply(number: int, events: list[str]) -> None:
+        player.apply({"move": number}, events, ACTIONS[number])
+        controls.update({"motion": number}, number, player.state, ["motion"])
 
-def test_a_version_stands_for_the_action_that_set_it() -> None:
-    history = ControlHistory(["c"])
-    for number in range(4):
-        history.applied(ACTIONS[number], {"c": number + 1})
-    assert [history.action_of({"c": version}) for version in (1, 1, 3, 4, 4)] == [ACTIONS[n] for n in (0, 0, 2, 3, 3)]
-
-
-def test_a_version_stands_for_later_actions_that_left_it() -> None:
-    history = ControlHistory(["prompt", "motion"])
-    history.applied(ACTIONS[0], {"prompt": 1, "motion": 1})
-    history.applied(ACTIONS[1], {"motion": 2})
-    assert history.action_of({"prompt": 1, "motion": 1}) == ACTIONS[0]
-    history.applied(ACTIONS[2], {"motion": 3})
-    history.applied(ACTIONS[3], {"prompt": 2})
-    assert history.action_of({"prompt": 1, "motion": 2}) == ACTIONS[1]
-    assert history.action_of({"prompt": 1, "motion": 3}) == ACTIONS[2]
-    assert history.action_of({"prompt": 2, "motion": 3}) == ACTIONS[3]
-
-
-def test_without_controls_there_is_no_action() -> None:
-    assert ControlHistory([]).action_of({}) is None
-
-
-def test_the_history_is_bounded_without_outputs() -> None:
-    history = ControlHistory(["c"])
-    for number in range(10_000):
-        history.applied(AppliedAction(number), {"c": number + 1})
-    assert len(history._versions["c"]) == 4096
-    assert history.action_of({"c": 9_000}) == AppliedAction(8_999)
-
-
-def test_a_version_that_is_forgotten_is_not_taken_for_a_newer_one() -> None:
-    history = ControlHistory(["steer"])
-    for number in range(1, 5001):
-        history.applied(AppliedAction(number, number), {"steer": number})
-    assert history.action_of({"steer": 3}) == AppliedAction()
-    assert history.action_of({"steer": 4000}) == AppliedAction(4000, 4000)
+    apply(1, ["a"])
+    first, second = (ChunkRequest("s", number, player, controls) for number in range(2))
+    controls.sample(0, ["motion"])
+    apply(2, ["b"])
+    assert (first.conditioning, first.events) == ({"move": 1}, ("a",))
+    assert (second.conditioning, second.events) == ({"move": 2}, ("b",))
+    assert controls.finish(0)[0] == InputState({"move": 1}, ACTIONS[1])

@@ -12,8 +12,16 @@ from realtime_engine.infra.controls import (
     frame_message,
     parse_frame_message,
     protocol_schema,
+    timing_message,
 )
-from realtime_engine.infra.controls.schema import MAX_PENDING_EDGES, EdgeLog, ErrorMessage, EventMessage, FrameMessage
+from realtime_engine.infra.controls.schema import (
+    MAX_PENDING_EDGES,
+    EdgeLog,
+    ErrorMessage,
+    EventMessage,
+    FrameMessage,
+    TimingMessage,
+)
 from realtime_engine.infra.frame import FrameId
 
 
@@ -146,3 +154,12 @@ def test_the_window_agrees_with_a_set_of_all_that_was_seen(sent):
         seen.add(seq)
         newest = max(newest, seq)
     assert seqs(log.drain()) == sorted(accepted)
+
+
+@pytest.mark.parametrize(
+    "pipeline", [[], [{"stage": "denoise", "values": {"run_p50_ms": 50.25, "waiting": 0, "longest_idle_reason": None}}]]
+)
+def test_a_timing_message_may_have_the_stages_of_a_model(pipeline):
+    message = timing_message("webrtc", {}, pipeline)
+    assert message.get("pipeline", []) == pipeline
+    assert TimingMessage.model_validate(message).model_dump(exclude_unset=True) == message

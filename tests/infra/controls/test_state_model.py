@@ -52,9 +52,9 @@ class History:
 
     def message(self, message, now_ns):
         fields = message.get("fields", {})
-        if len(fields.get("prompt", "")) > 3 or fields.get("seed", 0) < 0:
-            if any(self.is_news(name, message["seq"]) for name in fields if self.is_bad(name, fields[name])):
-                return
+        is_bad = len(fields.get("prompt", "")) > 3 or fields.get("seed", 0) < 0
+        if is_bad and any(self.is_news(name, message["seq"]) for name in fields if self.is_bad(name, fields[name])):
+            return
         self.silence(now_ns)
         self.heard_ns = now_ns
         if message["type"] == "ping":

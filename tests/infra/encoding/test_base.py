@@ -54,7 +54,7 @@ def nal_types(packet: av.Packet) -> list[int]:
 
 
 @EVERY
-def test_each_picture_gives_one_packet_and_only_asked_for_keyframes(kind: type[PyavEncoder]) -> None:
+def test_each_picture_gives_one_packet_and_only_forced_keyframes(kind: type[PyavEncoder]) -> None:
     encoder = kind()
     packets = [feed(encoder, picture(i), force_keyframe=i in (5, 9)) for i in range(12)]
     assert [len(p) for p in packets] == [1] * 12
@@ -72,7 +72,7 @@ def test_a_hard_cut_makes_no_keyframe(kind: type[PyavEncoder]) -> None:
 
 
 @EVERY
-def test_a_stream_can_be_entered_at_every_forced_keyframe(kind: type[PyavEncoder]) -> None:
+def test_decoding_can_start_at_every_forced_keyframe(kind: type[PyavEncoder]) -> None:
     encoder = kind()
     packets = [feed(encoder, picture(i), force_keyframe=i % 6 == 0)[0] for i in range(20)]
     for entry in (0, 6, 12, 18):
@@ -87,7 +87,7 @@ def test_a_stream_can_be_entered_at_every_forced_keyframe(kind: type[PyavEncoder
 
 @EVERY
 @pytest.mark.parametrize("size", [(641, 361), (322, 242), (320, 181), (161, 90), (32, 18)])
-def test_odd_sizes_grow_to_even_ones(kind: type[PyavEncoder], size: tuple[int, int]) -> None:
+def test_odd_sizes_are_padded_to_even_ones(kind: type[PyavEncoder], size: tuple[int, int]) -> None:
     width, height = size
     encoder = kind()
     pixels = picture(3, width, height)
@@ -98,7 +98,7 @@ def test_odd_sizes_grow_to_even_ones(kind: type[PyavEncoder], size: tuple[int, i
 
 
 @EVERY
-def test_a_new_size_begins_with_a_keyframe(kind: type[PyavEncoder]) -> None:
+def test_a_new_size_starts_with_a_keyframe(kind: type[PyavEncoder]) -> None:
     encoder = kind()
     sizes = [(320, 180), (320, 180), (640, 360), (640, 360), (320, 180)]
     packets = [feed(encoder, picture(i, *size))[0] for i, size in enumerate(sizes)]
@@ -108,7 +108,7 @@ def test_a_new_size_begins_with_a_keyframe(kind: type[PyavEncoder]) -> None:
 
 
 @EVERY
-def test_a_closed_encoder_says_so(kind: type[PyavEncoder]) -> None:
+def test_a_closed_encoder_raises(kind: type[PyavEncoder]) -> None:
     encoder = kind()
     feed(encoder, picture(0))
     encoder.close()
@@ -119,14 +119,14 @@ def test_a_closed_encoder_says_so(kind: type[PyavEncoder]) -> None:
 
 @EVERY
 @pytest.mark.parametrize("pixels", [np.zeros((90, 160), np.uint8), np.zeros((90, 160, 3), np.float32)])
-def test_other_arrays_are_refused_by_name(kind: type[PyavEncoder], pixels: np.ndarray) -> None:
+def test_other_arrays_are_refused(kind: type[PyavEncoder], pixels: np.ndarray) -> None:
     encoder = kind()
     with pytest.raises(ValueError, match=str(pixels.dtype)):
         feed(encoder, pixels)
 
 
 @pytest.mark.parametrize("arguments", [{"fps": 0}, {"bitrate": 12}])
-def test_impossible_settings_are_refused(arguments: dict[str, float]) -> None:
+def test_invalid_settings_are_refused(arguments: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"fps must be|bitrate is 10000 to"):
         SOFTWARE_ENCODERS(Codec.H264, **arguments)
 
@@ -270,7 +270,7 @@ def test_a_keyframe_of_a_hard_picture_takes_a_quarter_of_a_second_at_most(kind: 
     encoder.close()
 
 
-def test_vp8_does_not_pay_back_what_it_could_not_save() -> None:
+def test_vp8_does_not_save_for_an_overdraft_for_long() -> None:
     encoder = Vp8Encoder(bitrate=100_000)
     times = steady(60, 24)
     encode_busy(encoder, times[:60])
@@ -297,12 +297,12 @@ def test_software_changes_its_rate_in_the_running_stream(kind: type[PyavEncoder]
 
 
 @pytest.mark.parametrize("kind", [H264Encoder, Vp8Encoder])
-def test_far_from_its_first_rate_a_stream_begins_anew_but_not_often(kind: type[PyavEncoder]) -> None:
+def test_a_rate_out_of_range_reopens_the_stream_but_not_often(kind: type[PyavEncoder]) -> None:
     assert keyframes_of(kind(), [100_000, 400_000, 900_000, 500_000], 1) == [0, 60]
 
 
 @pytest.mark.parametrize("kind", [H264Encoder, Vp8Encoder])
-def test_a_rate_that_falls_very_low_begins_anew_soon(kind: type[PyavEncoder]) -> None:
+def test_a_steep_fall_of_the_rate_reopens_the_stream_soon(kind: type[PyavEncoder]) -> None:
     assert keyframes_of(kind(), [900_000, 100_000, 90_000], 1) == [0, 30]
 
 
@@ -352,7 +352,7 @@ async def test_profile_and_level_are_those_of_the_answer(kind: type[PyavEncoder]
 
 
 @EVERY_H264
-def test_larger_pictures_say_the_level_that_they_take(kind: type[PyavEncoder]) -> None:
+def test_larger_pictures_have_a_higher_level(kind: type[PyavEncoder]) -> None:
     encoder = kind(fps=30)
     (packet,) = feed(encoder, picture(0, 1920, 1080))
     assert is_constrained_baseline(parameter_set(packet))
@@ -361,7 +361,7 @@ def test_larger_pictures_say_the_level_that_they_take(kind: type[PyavEncoder]) -
 
 
 @EVERY_H264
-def test_h264_repeats_its_parameter_sets_and_says_its_colours(kind: type[PyavEncoder]) -> None:
+def test_h264_repeats_parameter_sets_and_labels_its_colors(kind: type[PyavEncoder]) -> None:
     encoder = kind()
     packets = [feed(encoder, picture(i), force_keyframe=i == 3)[0] for i in range(6)]
     for packet in (packets[0], packets[3]):
@@ -375,15 +375,13 @@ def test_h264_repeats_its_parameter_sets_and_says_its_colours(kind: type[PyavEnc
 @pytest.mark.parametrize("kind", [H264Encoder, Vp8Encoder])
 @pytest.mark.parametrize("fps", [0.0001, 0.1, 240.0])
 @pytest.mark.parametrize("bitrate", [10_000, None, 250_000_000])
-def test_no_frame_rate_and_no_bitrate_keeps_it_from_opening(
-    kind: type[PyavEncoder], fps: float, bitrate: int | None
-) -> None:
+def test_every_valid_rate_opens(kind: type[PyavEncoder], fps: float, bitrate: int | None) -> None:
     encoder = kind(fps, bitrate)
     packets = [encoder.encode(to_i420(picture(0, 64, 48)), at_ns=round(number / fps * 1e9)) for number in range(2)]
     assert [len(each) for each in packets] == [1, 1]
 
 
-def test_vp8_keeps_its_rate_where_bits_are_scarce() -> None:
+def test_vp8_keeps_its_rate_at_low_bitrates() -> None:
     """With the coarsest quantisers each picture spoilt the next one's prediction: twice the bits for 8 dB less."""
     shift = np.linspace(0, 6 * np.pi, 640)
     rows = np.arange(360)[:, None]

@@ -25,7 +25,7 @@ class Working(H264Encoder):
 
 
 class Absent(H264Encoder):
-    library = "h264_of_nobody"
+    library = "h264_unknown"
 
 
 class Broken(H264Encoder):
@@ -33,7 +33,7 @@ class Broken(H264Encoder):
         raise av.error.PermissionError(errno.EPERM, "Operation not permitted", "avcodec_open2")
 
 
-class Deaf(H264Encoder):
+class IgnoresKeyframes(H264Encoder):
     """Makes no keyframe when asked."""
 
     def encode(self, planes: np.ndarray, force_keyframe: bool = False, *, at_ns: int) -> list[av.Packet]:
@@ -71,30 +71,30 @@ class OneStream(H264Encoder):
 @pytest.mark.parametrize(
     ("kind", "fault"),
     [
-        (Absent, "does not have it"),
+        (Absent, "not in this build of FFmpeg"),
         (Broken, "not permitted"),
-        (Deaf, "no keyframe"),
+        (IgnoresKeyframes, "ignores forced keyframes"),
         (Late, "[0, 1] packets"),
         (Wrapped, "Annex B"),
     ],
 )
-def test_a_probe_says_what_is_wrong(kind: type[PyavEncoder], fault: str) -> None:
+def test_a_probe_names_the_fault(kind: type[PyavEncoder], fault: str) -> None:
     text = probe(kind)
     assert text is not None
     assert fault in text
 
 
-def test_a_probe_passes_what_works() -> None:
+def test_a_probe_passes_a_working_encoder() -> None:
     assert probe(Working) is None
 
 
 @pytest.mark.parametrize("kind", HARDWARE_ENCODERS, ids=lambda kind: kind.library)
-def test_the_probe_of_real_hardware_ends_cleanly(kind: type[PyavEncoder]) -> None:
+def test_probing_real_hardware_does_not_raise(kind: type[PyavEncoder]) -> None:
     fault = probe(kind)
     assert fault is None or fault
 
 
-def test_auto_takes_the_first_that_works(caplog: pytest.LogCaptureFixture) -> None:
+def test_auto_chooses_the_first_that_works(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     encoders = choose_encoders("auto", hardware=(Absent, Working))
     assert encoders.h264 is Working
@@ -103,19 +103,19 @@ def test_auto_takes_the_first_that_works(caplog: pytest.LogCaptureFixture) -> No
     assert len(caplog.records) == 1
 
 
-def test_without_hardware_one_line_says_why(caplog: pytest.LogCaptureFixture) -> None:
+def test_without_hardware_the_reasons_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    encoders = choose_encoders("auto", hardware=(Absent, Deaf))
+    encoders = choose_encoders("auto", hardware=(Absent, IgnoresKeyframes))
     assert isinstance(encoders(Codec.H264, 30.0, 400_000), H264Encoder)
     (record,) = caplog.records
     assert record.levelno == logging.INFO
     assert "libx264" in record.message
-    assert "h264_of_nobody: this build of FFmpeg does not have it" in record.message
-    assert "no keyframe" in record.message
+    assert "h264_unknown: not in this build of FFmpeg" in record.message
+    assert "ignores forced keyframes" in record.message
 
 
-def test_a_name_that_does_not_work_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    encoders = choose_encoders("h264_of_nobody", hardware=(Working, Absent))
+def test_a_configured_encoder_that_fails_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    encoders = choose_encoders("h264_unknown", hardware=(Working, Absent))
     assert encoders.h264 is H264Encoder
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
@@ -134,7 +134,7 @@ def test_an_unknown_name_is_refused() -> None:
     assert "h264_nvenc" in ENCODER_CHOICES
 
 
-def test_a_device_that_fails_is_replaced_in_mid_stream(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_device_is_replaced_in_mid_stream(caplog: pytest.LogCaptureFixture) -> None:
     encoder = FallbackEncoder(OneStream(), H264Encoder())
     encoder.set_bitrate(500_000)
     packets = [encoder.encode(PLANES, at_ns=at_ns) for at_ns in range(5)]
@@ -146,7 +146,7 @@ def test_a_device_that_fails_is_replaced_in_mid_stream(caplog: pytest.LogCapture
         encoder.encode(PLANES, at_ns=6)
 
 
-def test_software_that_fails_has_no_substitute() -> None:
+def test_a_failure_in_software_is_raised() -> None:
     encoder = FallbackEncoder(Broken(), Broken())
     with pytest.raises(av.error.PermissionError):
         encoder.encode(PLANES, at_ns=0)

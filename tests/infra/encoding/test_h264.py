@@ -18,5 +18,5 @@ from realtime_engine.infra.encoding.h264 import level_for
         (8192, 8192, 240, "6.2"),
     ],
 )
-def test_the_least_level_that_fits(width: int, height: int, fps: float, level: str) -> None:
+def test_the_lowest_level_that_fits(width: int, height: int, fps: float, level: str) -> None:
     assert level_for(width, height, fps) == level

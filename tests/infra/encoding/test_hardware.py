@@ -45,13 +45,13 @@ def keyframes_at(encoder: HardwareEncoder, fps: int, seconds: float, begin_s: fl
     return keys
 
 
-def test_a_steady_stream_stays_as_it_was_opened() -> None:
+def test_a_steady_stream_is_not_reopened() -> None:
     encoder = Reopened(30, 400_000)
     assert keyframes_at(encoder, 30, 5) == [0.0]
     assert encoder.rates == [400_000]
 
 
-def test_the_rate_is_set_for_the_real_frame_rate_once_that_is_known() -> None:
+def test_the_rate_follows_the_measured_frame_rate() -> None:
     encoder = Reopened(30, 400_000)
     keys = keyframes_at(encoder, 15, 8)
     assert keys[0] == 0.0
@@ -60,7 +60,7 @@ def test_the_rate_is_set_for_the_real_frame_rate_once_that_is_known() -> None:
     assert encoder.rates[-1] == pytest.approx(2 * 400_000, rel=0.1)  # 15 pictures get the bits of 30
 
 
-def test_small_changes_wait_for_a_large_one() -> None:
+def test_small_changes_do_not_reopen_the_stream() -> None:
     encoder = Reopened(30, 400_000)
     keyframes_at(encoder, 30, 3)
     encoder.set_bitrate(420_000)
@@ -69,7 +69,7 @@ def test_small_changes_wait_for_a_large_one() -> None:
     assert keyframes_at(encoder, 30, 3, begin_s=6.0) == [6.0]
 
 
-def test_new_rates_have_a_distance_unless_one_falls_to_less_than_half() -> None:
+def test_new_rates_are_spaced_except_for_steep_falls() -> None:
     encoder = Reopened(30, 400_000)
     keyframes_at(encoder, 30, 1)
     encoder.set_bitrate(600_000)
@@ -78,7 +78,7 @@ def test_new_rates_have_a_distance_unless_one_falls_to_less_than_half() -> None:
     assert keyframes_at(encoder, 30, 0.5, begin_s=1.5) == [1.5]
 
 
-def test_a_stream_that_can_be_retuned_is_not_begun_anew() -> None:
+def test_a_stream_that_can_be_retuned_is_not_reopened() -> None:
     encoder = Retuned(30, 400_000)
     keyframes_at(encoder, 30, 3)
     encoder.set_bitrate(800_000)
@@ -88,14 +88,14 @@ def test_a_stream_that_can_be_retuned_is_not_begun_anew() -> None:
     assert context is not None and context.bit_rate == 800_000
 
 
-def test_vaapi_is_not_told_a_level_with_a_zero() -> None:
+def test_vaapi_levels_have_no_trailing_zero() -> None:
     options = VaapiEncoder()._options(1920, 1080, 4_000_000)
     assert options["level"] == "4"
     assert options["profile"] == "constrained_baseline"
 
 
 @pytest.mark.parametrize("kind", HARDWARE_ENCODERS, ids=lambda kind: kind.library)
-def test_every_kind_names_baseline_and_a_level(kind: type[HardwareEncoder]) -> None:
+def test_every_encoder_sets_baseline_and_a_level(kind: type[HardwareEncoder]) -> None:
     options = kind()._options(640, 360, 1_000_000)
     assert "baseline" in options["profile"]
     assert options["level"] == "3.1"

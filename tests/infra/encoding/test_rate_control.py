@@ -9,37 +9,37 @@ NS = 1_000_000_000
 
 def noted(cadence: Cadence, intervals_s: list[float], at_s: float = 0.0) -> float:
     """Note a picture now and one after each interval; the time of the last."""
-    cadence.note(round(at_s * NS))
+    cadence.record(round(at_s * NS))
     for interval in intervals_s:
         at_s += interval
-        cadence.note(round(at_s * NS))
+        cadence.record(round(at_s * NS))
     return at_s
 
 
-def test_the_declared_rate_holds_until_pictures_come() -> None:
+def test_the_declared_rate_holds_before_the_first_pictures() -> None:
     cadence = Cadence(25)
-    cadence.note(0)
+    cadence.record(0)
     assert cadence.interval_s == pytest.approx(0.04)
 
 
 @pytest.mark.parametrize("fps", [2, 8, 16, 60])
-def test_the_interval_becomes_the_real_one(fps: int) -> None:
+def test_the_interval_converges_to_the_real_one(fps: int) -> None:
     cadence = Cadence(30)
     noted(cadence, [1 / fps] * 60)
     assert cadence.interval_s == pytest.approx(1 / fps, rel=0.05)
 
 
-def test_a_pause_says_nothing_of_the_cadence() -> None:
+def test_a_pause_does_not_count() -> None:
     cadence = Cadence(30)
     end = noted(cadence, [1 / 30] * 30)
     noted(cadence, [1 / 30] * 3, end + 60.0)
     assert cadence.interval_s == pytest.approx(1 / 30, rel=0.01)
 
 
-def test_times_that_stand_still_or_run_back_are_an_interval_of_nothing() -> None:
+def test_times_that_do_not_advance_count_as_no_interval() -> None:
     cadence = Cadence(30)
     for at_ns in (NS, NS, 0):
-        cadence.note(at_ns)
+        cadence.record(at_ns)
     assert 0 < cadence.interval_s < 1 / 30
 
 
@@ -55,7 +55,7 @@ def test_allotments_add_up_to_the_rate(gaps: list[float]) -> None:
 
 
 @pytest.mark.parametrize("share", [0.85, 1.3])
-def test_an_encoder_that_misses_what_it_was_allotted_is_corrected(share: float) -> None:
+def test_deviations_from_the_allotment_are_corrected(share: float) -> None:
     budget, spent = RateBudget(30), 0
     for number in range(600):
         bits = round(budget.allot(300_000, number * NS // 30) * share)
@@ -64,7 +64,7 @@ def test_an_encoder_that_misses_what_it_was_allotted_is_corrected(share: float) 
     assert spent / 20 == pytest.approx(300_000, rel=0.05)
 
 
-def test_easy_pictures_do_not_save_up_for_a_burst() -> None:
+def test_credit_of_easy_pictures_is_limited() -> None:
     budget = RateBudget(30)
     for number in range(300):
         budget.allot(300_000, number * NS // 30)
@@ -77,6 +77,6 @@ def test_the_default_bitrate_grows_slower_than_the_picture() -> None:
     assert default_bitrate(640, 360, fps=15) == 750_000
 
 
-def test_no_encoder_keeps_hardly_any_bits() -> None:
+def test_bitrates_out_of_range_are_refused() -> None:
     with pytest.raises(ValueError, match="is 10000 to"):
         check_bitrate(9_999)

@@ -1,4 +1,4 @@
-"""Encoded streams as viewers get them, and what comes out of the files that are made of them."""
+"""Encoded streams like those of viewers, and the contents of the recorded files."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def planes(number: int, width: int, height: int) -> np.ndarray:
 
 
 def stream(
-    count: int, *, width: int = 160, height: int = 96, gop: int = 10, begin: int = 0, pts: Iterable[int] | None = None
+    count: int, *, width: int = 160, height: int = 96, gop: int = 10, start: int = 0, pts: Iterable[int] | None = None
 ) -> Iterator[EncodedFrame]:
-    """Pictures ``begin`` to ``begin + count``, a keyframe every ``gop``."""
+    """Pictures ``start`` to ``start + count``, a keyframe every ``gop``."""
     encoder = H264Encoder(30, 1_000_000)
-    times = iter(pts) if pts is not None else iter(range(90_000 + begin * FRAME, 10**9, FRAME))
-    for number in range(begin, begin + count):
+    times = iter(pts) if pts is not None else iter(range(90_000 + start * FRAME, 10**9, FRAME))
+    for number in range(start, start + count):
         at_ns = number * 33_000_000
         for packet in encoder.encode(planes(number, width, height), number % gop == 0, at_ns=at_ns):
             packet.pts = packet.dts = next(times)
@@ -42,7 +42,7 @@ def stream(
 
 
 class FakeViewer:
-    """Gives what a test puts in."""
+    """Returns the frames that a test puts in."""
 
     def __init__(self, *frames: EncodedFrame) -> None:
         self.closed = False

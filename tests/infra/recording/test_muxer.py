@@ -13,7 +13,7 @@ from realtime_engine.infra.recording.muxer import FragmentFile, FragmentMuxer, p
 from .support import FRAME, bar, play, shown, stream
 
 
-def test_what_comes_out_is_what_was_encoded_at_its_times() -> None:
+def test_the_file_has_the_encoded_frames_and_times() -> None:
     muxer = FragmentMuxer(160, 96)
     frames = list(stream(25))
     data = b"".join([*(muxer.add(frame) for frame in frames), muxer.finish()])
@@ -24,7 +24,7 @@ def test_what_comes_out_is_what_was_encoded_at_its_times() -> None:
     assert muxer.seconds == pytest.approx(24 / 30)
 
 
-def test_each_keyframe_completes_a_fragment_and_the_file_plays_up_to_there() -> None:
+def test_a_keyframe_completes_a_playable_fragment() -> None:
     muxer = FragmentMuxer(160, 96)
     made = [muxer.add(frame) for frame in stream(31)]
     assert [n for n, fragment in enumerate(made) if fragment] == [10, 20, 30]
@@ -33,14 +33,14 @@ def test_each_keyframe_completes_a_fragment_and_the_file_plays_up_to_there() -> 
         assert len(play(whole)) == 10 * count
 
 
-def test_uneven_times_are_kept() -> None:
+def test_irregular_times_are_kept() -> None:
     times = [500, 501, 9_000, 9_000 + 90_000 * 3600, 9_001 + 90_000 * 3600]
     muxer = FragmentMuxer(160, 96)
     data = b"".join([*(muxer.add(frame) for frame in stream(5, gop=2, pts=times)), muxer.finish()])
     assert [frame.pts for frame in play(data)] == [time - 500 for time in times]
 
 
-def test_the_packet_of_others_is_left_as_it_is() -> None:
+def test_the_shared_packet_is_not_modified() -> None:
     (frame,) = stream(1)
     before = (frame.packet.pts, frame.packet.time_base, bytes(frame.packet))
     muxer = FragmentMuxer(160, 96)
@@ -49,13 +49,13 @@ def test_the_packet_of_others_is_left_as_it_is() -> None:
     assert (frame.packet.pts, frame.packet.time_base, bytes(frame.packet)) == before
 
 
-def test_parameter_sets_are_found_whatever_start_codes_are_before_them() -> None:
+def test_parameter_sets_are_found_after_any_start_code() -> None:
     data = b"\0\0\0\1\x67abc\0\0\1\x68d\0\0\1\x65picture\0\0\1\x41more\0\0"
     assert parameter_sets(data) == (b"\x67abc", b"\x68d")
     assert parameter_sets(b"\0\0\1\x41only") == ()
 
 
-def test_parameter_sets_of_a_stream_change_with_its_size_alone() -> None:
+def test_parameter_sets_change_only_with_the_size() -> None:
     sets = {
         size: {parameter_sets(bytes(frame.packet)) for frame in stream(21, width=size[0], height=size[1])} - {()}
         for size in ((160, 96), (96, 64))
@@ -64,18 +64,18 @@ def test_parameter_sets_of_a_stream_change_with_its_size_alone() -> None:
     assert sets[160, 96] != sets[96, 64]
 
 
-def test_the_size_is_that_of_the_picture_without_padding() -> None:
+def test_the_size_excludes_padding() -> None:
     (frame,) = stream(1, width=150, height=90)
     assert picture_size(bytes(frame.packet)) == (150, 90)
 
 
-def test_what_nobody_can_decode_has_no_size() -> None:
+def test_an_undecodable_keyframe_has_no_size() -> None:
     inter = list(stream(2))[1]
     with pytest.raises(ValueError, match="keyframe that can be decoded"):
         picture_size(bytes(inter.packet))
 
 
-def test_what_is_appended_is_there_at_once(tmp_path: Path) -> None:
+def test_an_appended_fragment_is_written_at_once(tmp_path: Path) -> None:
     file = FragmentFile(tmp_path / "a.mp4")
     file.append(b"abc")
     assert (tmp_path / "a.mp4").read_bytes() == b"abc"
@@ -96,8 +96,8 @@ file = FragmentFile(path)
 file.append(bytes(3000))
 try:
     file.append(bytes(3000))
-except OSError as told:
-    assert told.errno == errno.EFBIG
+except OSError as error:
+    assert error.errno == errno.EFBIG
 else:
     raise AssertionError("nothing was said")
 assert os.path.getsize(path) == file.size == 3000
@@ -115,6 +115,6 @@ def test_a_full_disk_leaves_whole_fragments(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_file_that_nothing_was_written_to_is_not_kept(tmp_path: Path) -> None:
+def test_an_empty_file_is_removed(tmp_path: Path) -> None:
     FragmentFile(tmp_path / "a.mp4").close()
     assert list(tmp_path.iterdir()) == []

@@ -55,7 +55,7 @@ def files(folder: Path) -> dict[str, Path]:
     return {path.name: path for path in (folder / "session").iterdir()}
 
 
-async def test_a_recording_that_is_stopped_holds_every_frame(make: Make, tmp_path: Path) -> None:
+async def test_a_stopped_recording_has_every_frame(make: Make, tmp_path: Path) -> None:
     viewer = FakeViewer(*stream(25))
     recording = make(viewer)
     await until(lambda: viewer.is_drained)
@@ -68,21 +68,21 @@ async def test_a_recording_that_is_stopped_holds_every_frame(make: Make, tmp_pat
     assert recording.seconds == pytest.approx(24 / 30)
 
 
-async def test_what_is_on_the_disk_plays_at_any_moment(make: Make, tmp_path: Path) -> None:
+async def test_the_file_is_playable_at_any_moment(make: Make, tmp_path: Path) -> None:
     viewer = FakeViewer()
     make(viewer)
     frames = list(stream(41))
-    for begin in range(0, 40, 10):
-        viewer.put(frames[begin : begin + 10])
+    for start in range(0, 40, 10):
+        viewer.put(frames[start : start + 10])
         await until(lambda: viewer.is_drained)
     viewer.put(frames[40:])
     path = tmp_path / "session" / "recording-1.mp4"
     await until(lambda: path.exists() and path.stat().st_size > 0 and len(play(path)) == 40)
 
 
-async def test_another_size_goes_on_in_another_file(make: Make, tmp_path: Path) -> None:
-    later = stream(12, width=96, height=64, begin=20)
-    viewer = FakeViewer(*stream(15), *later, *stream(5, begin=40))
+async def test_another_size_starts_another_file(make: Make, tmp_path: Path) -> None:
+    later = stream(12, width=96, height=64, start=20)
+    viewer = FakeViewer(*stream(15), *later, *stream(5, start=40))
     recording = make(viewer)
     await until(lambda: viewer.is_drained)
     await recording.stop(StopReason.ASKED)
@@ -93,8 +93,8 @@ async def test_another_size_goes_on_in_another_file(make: Make, tmp_path: Path) 
     assert recording.seconds == pytest.approx((14 + 11 + 4) / 30)
 
 
-async def test_an_encoder_that_begins_anew_stays_in_the_file(make: Make, tmp_path: Path) -> None:
-    viewer = FakeViewer(*stream(10), *stream(10, begin=10))
+async def test_a_restarted_encoder_continues_in_the_file(make: Make, tmp_path: Path) -> None:
+    viewer = FakeViewer(*stream(10), *stream(10, start=10))
     recording = make(viewer)
     await until(lambda: viewer.is_drained)
     await recording.stop(StopReason.ASKED)
@@ -104,7 +104,7 @@ async def test_an_encoder_that_begins_anew_stays_in_the_file(make: Make, tmp_pat
 
 
 @pytest.mark.parametrize("which", ["max_bytes", "max_total_bytes"])
-async def test_it_ends_before_it_takes_more_than_it_may(make: Make, tmp_path: Path, which: str) -> None:
+async def test_a_recording_ends_before_it_exceeds_a_limit(make: Make, tmp_path: Path, which: str) -> None:
     whole = FakeViewer(*stream(40))
     reference = make(whole)
     await until(lambda: whole.is_drained)
@@ -120,14 +120,14 @@ async def test_it_ends_before_it_takes_more_than_it_may(make: Make, tmp_path: Pa
     assert len(play(path)) == 20
 
 
-async def test_no_file_is_left_where_no_fragment_had_room(make: Make, tmp_path: Path) -> None:
+async def test_no_file_remains_without_room_for_a_fragment(make: Make, tmp_path: Path) -> None:
     recording = make(FakeViewer(*stream(40)), max_bytes=50)
     await until(lambda: recording.reason is not None)
     assert recording.reason is StopReason.FULL
     assert files(tmp_path) == {}
 
 
-async def test_a_disk_that_takes_nothing_ends_it_and_what_is_there_plays(
+async def test_a_disk_failure_ends_a_recording_that_stays_playable(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     whole, append = 0, FragmentFile.append
@@ -148,7 +148,7 @@ async def test_a_disk_that_takes_nothing_ends_it_and_what_is_there_plays(
     assert len(play(tmp_path / "session" / "recording-1.mp4")) == 20
 
 
-async def test_the_end_of_the_session_completes_it(make: Make, tmp_path: Path) -> None:
+async def test_the_end_of_the_session_completes_a_recording(make: Make, tmp_path: Path) -> None:
     viewer = FakeViewer(*stream(5))
     recording = make(viewer)
     viewer.end()
@@ -157,7 +157,7 @@ async def test_the_end_of_the_session_completes_it(make: Make, tmp_path: Path) -
     assert len(play(tmp_path / "session" / "recording-1.mp4")) == 5
 
 
-async def test_an_encoder_that_breaks_completes_what_there_is(make: Make, tmp_path: Path) -> None:
+async def test_a_broken_encoder_completes_a_recording(make: Make, tmp_path: Path) -> None:
     viewer = FakeViewer(*stream(5))
     recording = make(viewer)
     viewer.end(RuntimeError("the encoder broke"))
@@ -166,7 +166,7 @@ async def test_an_encoder_that_breaks_completes_what_there_is(make: Make, tmp_pa
     assert len(play(tmp_path / "session" / "recording-1.mp4")) == 5
 
 
-async def test_one_that_is_stopped_before_its_first_frame_leaves_nothing(make: Make, tmp_path: Path) -> None:
+async def test_a_recording_stopped_before_its_first_frame_leaves_no_file(make: Make, tmp_path: Path) -> None:
     recording = make(FakeViewer())
     await recording.stop(StopReason.UNATTENDED)
     await recording.stop(StopReason.ASKED)
@@ -177,7 +177,7 @@ async def test_one_that_is_stopped_before_its_first_frame_leaves_nothing(make: M
 # -- with the encode that viewers share
 
 
-async def test_it_shares_the_encode_of_a_viewer(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
+async def test_a_recording_shares_the_encode_of_a_viewer(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
     (tmp_path / "session").mkdir()
     source = FramePublisher()
     video = SharedVideo(source, fps=50, executor=pool)
@@ -199,7 +199,7 @@ async def test_it_shares_the_encode_of_a_viewer(tmp_path: Path, pool: ThreadPool
     assert play_time(played) >= 0.3
 
 
-async def test_a_reset_stays_in_the_file(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
+async def test_a_reset_continues_in_the_file(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
     (tmp_path / "session").mkdir()
     source = FramePublisher()
     video = SharedVideo(source, fps=50, executor=pool)
@@ -242,7 +242,7 @@ asyncio.run(main())
 """
 
 
-def test_a_process_that_is_killed_leaves_a_file_that_plays(tmp_path: Path) -> None:
+def test_a_killed_process_leaves_a_playable_file(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
     command = [sys.executable, "-c", KILLED, str(tmp_path)]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:

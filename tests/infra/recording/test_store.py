@@ -29,14 +29,14 @@ async def test_recordings_are_numbered_within_their_session(store: RecordingStor
     names = [file.name for file in store.files("one")]
     assert names[:3] + names[-1:] == ["recording-1.mp4", "recording-1-2.mp4", "recording-2.mp4", "recording-10.mp4"]
     assert store.files("one")[0] == RecordedFile("recording-1.mp4", 3)
-    assert store.files("two") == [] and store.files("nobody") == []
+    assert store.files("two") == [] and store.files("unknown") == []
     assert store.path("one", "recording-1-2.mp4") == tmp_path / "one" / "recording-1-2.mp4"
 
 
 @pytest.mark.parametrize(
     "name", ["recording-9.mp4", "../one/recording-1.mp4", "secret.txt", "", ".", "recording-1.mp4/"]
 )
-async def test_there_are_no_other_files(store: RecordingStore, tmp_path: Path, name: str) -> None:
+async def test_other_files_are_not_recordings(store: RecordingStore, tmp_path: Path, name: str) -> None:
     await store.allocate_number("one")
     save(store, "one", 1, 1, b"abc")
     (tmp_path / "one" / "secret.txt").write_text("secret")
@@ -44,25 +44,25 @@ async def test_there_are_no_other_files(store: RecordingStore, tmp_path: Path, n
     assert [file.name for file in store.files("one")] == ["recording-1.mp4"]
 
 
-async def test_all_recordings_together_take_no_more_than_they_may(store: RecordingStore) -> None:
+async def test_all_recordings_share_a_limit(store: RecordingStore) -> None:
     await store.allocate_number("one")
     save(store, "one", 1, 1, bytes(600))
     await store.allocate_number("two")
-    assert store.claim(300) and not store.claim(101) and store.claim(100)
+    assert store.reserve(300) and not store.reserve(101) and store.reserve(100)
     save(store, "two", 1, 1, bytes(400))
     with pytest.raises(StorageFull, match="1000 bytes"):
         await store.allocate_number("three")
 
 
-async def test_what_its_owner_deletes_can_be_taken_again(store: RecordingStore, tmp_path: Path) -> None:
+async def test_deleted_recordings_free_space(store: RecordingStore, tmp_path: Path) -> None:
     await store.allocate_number("one")
     save(store, "one", 1, 1, bytes(1000))
     (tmp_path / "one" / "recording-1.mp4").unlink()
     assert await store.allocate_number("one") == 1
-    assert store.claim(1000)
+    assert store.reserve(1000)
 
 
-async def test_a_file_that_exists_is_not_written_over(store: RecordingStore) -> None:
+async def test_an_existing_file_is_not_overwritten(store: RecordingStore) -> None:
     await store.allocate_number("one")
     save(store, "one", 1, 1, b"abc")
     with pytest.raises(FileExistsError):
@@ -70,7 +70,7 @@ async def test_a_file_that_exists_is_not_written_over(store: RecordingStore) -> 
     assert store.files("one") == [RecordedFile("recording-1.mp4", 3)]
 
 
-async def test_a_folder_that_is_gone_is_an_error(tmp_path: Path) -> None:
+async def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     store = RecordingStore(tmp_path / "gone", max_bytes=1, max_total_bytes=1)
     with pytest.raises(FileNotFoundError):
         await store.allocate_number("one")

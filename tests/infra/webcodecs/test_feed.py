@@ -18,7 +18,7 @@ HEADER = 36
 
 
 class Stream:
-    """Stands in for a shared stream's viewer: makes packets, and a keyframe when one was asked for."""
+    """A fake send queue: makes packets, and a keyframe when one was requested."""
 
     def __init__(self, clock: ManualClock, *, key_bytes: int = 1000, bytes_: int = 100) -> None:
         self.frames: asyncio.Queue[EncodedFrame | StreamEnded] = asyncio.Queue()
@@ -64,7 +64,7 @@ class Bench:
 
     def show(self, after_ms: float = 33) -> None:
         self.clock.advance(after_ms / 1000)
-        self.feed.take(self.stream.encode())
+        self.feed.put(self.stream.encode())
 
     def sent(self) -> list[VideoPacket]:
         packets = []
@@ -94,7 +94,7 @@ def test_packets_carry_number_identity_and_time(bench: Bench) -> None:
     assert (other.epoch, other.seq, other.index, other.action_seq) == (1, 1, 0, 7)
 
 
-def test_a_viewer_that_acknowledges_gets_everything_at_once(bench: Bench) -> None:
+def test_an_acknowledging_viewer_gets_everything_at_once(bench: Bench) -> None:
     for number in range(100):
         bench.show()
         assert seqs(bench.sent()) == [number]
@@ -102,7 +102,7 @@ def test_a_viewer_that_acknowledges_gets_everything_at_once(bench: Bench) -> Non
     assert (bench.feed.dropped, bench.stream.losses) == (0, 0)
 
 
-def test_a_full_link_makes_frames_wait_and_an_acknowledgement_lets_them_go(bench: Bench) -> None:
+def test_frames_wait_on_a_full_link_for_an_acknowledgement(bench: Bench) -> None:
     bench.show()
     bench.sent()
     bench.clock.advance(0.01)
@@ -117,7 +117,7 @@ def test_a_full_link_makes_frames_wait_and_an_acknowledgement_lets_them_go(bench
     assert (bench.feed.dropped, bench.stream.losses) == (0, 0)
 
 
-def test_after_too_long_a_wait_the_picture_goes_on_with_a_keyframe_when_all_has_arrived(bench: Bench) -> None:
+def test_after_a_long_wait_the_video_continues_with_a_keyframe(bench: Bench) -> None:
     bench.show()
     bench.sent()
     bench.acknowledge(0)
@@ -143,7 +143,7 @@ def test_after_too_long_a_wait_the_picture_goes_on_with_a_keyframe_when_all_has_
     assert bench.feed.sent - len(bench.sent()) + bench.feed.dropped <= 24
 
 
-def test_a_viewer_that_cannot_decode_on_gets_a_keyframe_and_nothing_before_it(bench: Bench) -> None:
+def test_a_keyframe_request_drops_everything_before_the_keyframe(bench: Bench) -> None:
     bench.show()
     bench.sent()
     bench.acknowledge(0)
@@ -156,7 +156,7 @@ def test_a_viewer_that_cannot_decode_on_gets_a_keyframe_and_nothing_before_it(be
     assert key.keyframe and key.seq == 2
 
 
-def test_nothing_of_an_epoch_that_is_over_is_sent(bench: Bench) -> None:
+def test_frames_of_an_ended_epoch_are_not_sent(bench: Bench) -> None:
     bench.show()
     bench.show()
     bench.stream.epoch = 2
@@ -166,7 +166,7 @@ def test_nothing_of_an_epoch_that_is_over_is_sent(bench: Bench) -> None:
     assert (key.epoch, key.keyframe) == (2, True)
 
 
-def test_a_keyframe_that_waits_is_kept_when_the_epoch_ends_before_it(bench: Bench) -> None:
+def test_a_queued_keyframe_of_the_new_epoch_is_kept(bench: Bench) -> None:
     bench.show()
     bench.stream.epoch = 2
     bench.stream.report_loss()
@@ -175,13 +175,13 @@ def test_a_keyframe_that_waits_is_kept_when_the_epoch_ends_before_it(bench: Benc
     assert bench.stream.losses == 1
 
 
-def test_what_is_not_a_number_does_not_name_a_message(bench: Bench) -> None:
+def test_an_action_id_that_is_not_a_number_is_omitted(bench: Bench) -> None:
     encoded = bench.stream.encode()
-    bench.feed.take(encoded._replace(id=encoded.id._replace(action_id="a1")))
+    bench.feed.put(encoded._replace(id=encoded.id._replace(action_id="a1")))
     assert bench.sent()[0].action_seq is None
 
 
-async def test_it_runs_until_the_stream_ends(bench: Bench) -> None:
+async def test_a_feed_runs_until_the_stream_ends(bench: Bench) -> None:
     bench.stream.frames.put_nowait(bench.stream.encode())
     bench.stream.frames.put_nowait(StreamEnded())
     waiting = asyncio.ensure_future(bench.feed.next())
@@ -191,7 +191,7 @@ async def test_it_runs_until_the_stream_ends(bench: Bench) -> None:
     assert bench.stream.closed
 
 
-async def test_it_gives_up_a_viewer_that_takes_nothing(bench: Bench) -> None:
+async def test_a_viewer_that_receives_nothing_is_stuck(bench: Bench) -> None:
     bench.show()
     bench.sent()
     bench.clock.advance(10.001)
@@ -228,14 +228,14 @@ class Link:
                 self.ages_ms.append((now_ns // 1000 - shown_us) / 1000)
                 feed.on_message(Acknowledge(number))
             if step % (1000 // fps) == 0:
-                feed.take(self._bench.stream.encode())
+                feed.put(self._bench.stream.encode())
             for packet in self._bench.sent():
                 self._free_ns = max(self._free_ns, now_ns) + round((len(packet.data) + HEADER) * self._ns_per_byte)
                 heapq.heappush(self._arrivals, (self._free_ns + self._delay_ns, packet.number, packet.timestamp_us))
 
 
 @pytest.mark.parametrize("delay_ms", [5, 150, 400])
-def test_a_link_that_takes_all_loses_nothing_however_far_it_goes(delay_ms: int) -> None:
+def test_a_fast_link_of_any_length_drops_nothing(delay_ms: int) -> None:
     bench = Bench(**VIDEO)
     link = Link(bench, 5e6, delay_ms)
     link.play(2)
@@ -248,7 +248,7 @@ def test_a_link_that_takes_all_loses_nothing_however_far_it_goes(delay_ms: int) 
 
 
 @pytest.mark.parametrize(("kbit_per_s", "delay_ms"), [(1000, 20), (400, 20), (200, 200)])
-def test_the_age_of_what_arrives_is_bounded_on_a_slow_link(kbit_per_s: int, delay_ms: int) -> None:
+def test_the_delay_is_bounded_on_a_slow_link(kbit_per_s: int, delay_ms: int) -> None:
     bench = Bench(**VIDEO)
     link = Link(bench, kbit_per_s * 1000, delay_ms)
     link.play(1.5)
@@ -262,7 +262,7 @@ def test_the_age_of_what_arrives_is_bounded_on_a_slow_link(kbit_per_s: int, dela
     assert bench.rates[-1] == pytest.approx(kbit_per_s * 1000, rel=0.15)
 
 
-def test_a_link_that_stalls_for_seconds_brings_nothing_old_afterwards() -> None:
+def test_nothing_old_arrives_after_a_stall() -> None:
     bench = Bench(**VIDEO)
     link = Link(bench, 5e6, 20)
     link.play(1)
@@ -274,7 +274,7 @@ def test_a_link_that_stalls_for_seconds_brings_nothing_old_afterwards() -> None:
     assert len(link.ages_ms) >= 55 and max(link.ages_ms) < 100
 
 
-def test_acknowledging_what_is_not_taken_from_the_socket_heaps_nothing_up() -> None:
+def test_acknowledgements_without_reading_do_not_fill_the_queue() -> None:
     """A client that reads nothing can still say that everything has arrived."""
     bench = Bench(**VIDEO)
     bench.show()
@@ -282,15 +282,15 @@ def test_acknowledging_what_is_not_taken_from_the_socket_heaps_nothing_up() -> N
     for _ in range(250):
         bench.show()
         bench.acknowledge(10**12)
-        assert len(bench.feed._waiting) <= 8
-    assert bench.stream.losses == 0, "nobody else pays for it with keyframes"
+        assert len(bench.feed._queue) <= 8
+    assert bench.stream.losses == 0, "it does not cost others a keyframe"
     assert not bench.feed.is_stuck
     for _ in range(100):
         bench.show()
     assert bench.feed.is_stuck
 
 
-def test_a_socket_that_takes_messages_again_goes_on_with_a_keyframe() -> None:
+def test_a_socket_that_reads_again_continues_with_a_keyframe() -> None:
     bench = Bench(**VIDEO)
     bench.show()
     assert bench.feed.next_nowait() is not None

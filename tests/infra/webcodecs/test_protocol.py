@@ -17,7 +17,7 @@ from realtime_engine.infra.webcodecs import (
 )
 
 
-def test_what_a_viewer_says_is_read() -> None:
+def test_viewer_messages_are_parsed() -> None:
     assert parse_viewer_message('{"v": 1, "type": "ack", "number": 7}') == Acknowledge(7)
     assert parse_viewer_message('{"v": 1, "type": "keyframe"}') == KeyframeRequest()
 
@@ -37,7 +37,7 @@ def test_what_a_viewer_says_is_read() -> None:
         '{"v": 1, "type": "keyframe"}' + " " * 300,
     ],
 )
-def test_everything_else_is_refused(text: str) -> None:
+def test_other_messages_are_refused(text: str) -> None:
     with pytest.raises(BadMessageError):
         parse_viewer_message(text)
 
@@ -60,11 +60,11 @@ PACKETS = st.builds(
 
 
 @given(PACKETS)
-def test_a_packet_comes_back_as_it_was(packet: VideoPacket) -> None:
+def test_a_packet_survives_a_round_trip(packet: VideoPacket) -> None:
     assert parse_packet(packet.encode()) == packet
 
 
-def test_the_header_is_what_the_protocol_says() -> None:
+def test_the_header_is_as_documented() -> None:
     message = VideoPacket(3, True, 40_000, 2, 208, 1, 12, b"\0\0\0\1").encode()
     assert (message[0], message[1], struct.unpack_from("!HI", message, 2)) == (1, 1, (1, 3))
     assert struct.unpack_from("!QQqI", message, 8) == (40_000, 208, 12, 2)
@@ -74,6 +74,6 @@ def test_the_header_is_what_the_protocol_says() -> None:
 
 
 @pytest.mark.parametrize("message", [b"", b"\1" + bytes(34), b"\2" + bytes(40)])
-def test_what_is_no_packet_is_refused(message: bytes) -> None:
+def test_other_binary_messages_are_refused(message: bytes) -> None:
     with pytest.raises(BadPacketError, match="version|bytes"):
         parse_packet(message)

@@ -1,4 +1,4 @@
-"""UDP ports that nobody has, for tests that need several in a row."""
+"""Unused UDP ports, for tests that need several in a row."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from realtime_engine.infra.webrtc.udp_ports import UdpPorts
 
 
 def free_ports(count: int) -> UdpPorts:
-    """``count`` ports below those that the system gives away by itself, all free a moment ago, and the next one too."""
+    """``count`` ports below the ephemeral range, all free a moment ago, and the next one too."""
     while True:
         first = random.randrange(20_000, 32_000)
         with contextlib.ExitStack() as stack:

@@ -19,7 +19,7 @@ TIME_BASE = fractions.Fraction(1, 30)
 
 
 def picture(number: int, width: int = 320, height: int = 180) -> np.ndarray:
-    """A smooth picture with a bar whose place tells the number."""
+    """A smooth picture with a bar whose position shows the number."""
     x = np.linspace(60, 180, width, dtype=np.float32)[None, :, None]
     y = np.linspace(0, 40, height, dtype=np.float32)[:, None, None]
     pixels = np.repeat(x + y, 3, axis=2)

@@ -21,7 +21,7 @@ from starlette.routing import Route
 
 from realtime_engine.infra.encoding import Codec
 from realtime_engine.infra.publisher import FramePublisher
-from realtime_engine.infra.webrtc import CloseReason, ViewerPeer
+from realtime_engine.infra.webrtc import ViewerCloseReason, ViewerPeer
 
 from ...browser import FLAGS, chromium_path
 from .support import Player, luma, shared, until
@@ -30,7 +30,7 @@ AUTOPLAY = "--autoplay-policy=no-user-gesture-required"
 
 PAGE = """<!doctype html><meta charset=utf-8><title>viewer</title><video muted autoplay playsinline></video><script>
 const video = document.querySelector("video");
-const seen = [], told = new Map(), replies = [];
+const seen = [], identities = new Map(), replies = [];
 let began = 0, firstPicture = 0, pc = null, channel = null;
 
 function read() {
@@ -62,7 +62,7 @@ async function watch(codec) {
   channel = pc.createDataChannel("controls");
   channel.onmessage = e => {
     const message = JSON.parse(e.data);
-    if (message.type === "frame") told.set(message.rtp, message.seq); else replies.push(message);
+    if (message.type === "frame") identities.set(message.rtp, message.seq); else replies.push(message);
   };
   channel.onopen = () => channel.send("hello");
   await pc.setLocalDescription();
@@ -78,7 +78,7 @@ class Site:
     def __init__(self, source: FramePublisher) -> None:
         self.video = shared(source)
         self.peers: list[ViewerPeer] = []
-        self.reasons: asyncio.Queue[CloseReason] = asyncio.Queue()
+        self.reasons: asyncio.Queue[ViewerCloseReason] = asyncio.Queue()
         self.accept_ms = 0.0
         self.url = ""
 
@@ -130,7 +130,7 @@ async def page(tmp_path: Path) -> AsyncIterator[Any]:
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-async def test_chromium_shows_the_frames_and_knows_which_they_are(
+async def test_chromium_shows_the_frames_and_their_identity(
     page: Any, codec: Codec, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = FramePublisher()
@@ -138,9 +138,9 @@ async def test_chromium_shows_the_frames_and_knows_which_they_are(
     async with Player(source, period_s=1 / 30) as player, site.serve():
         await page.goto(site.url)
         await page.evaluate("codec => watch(codec)", codec.value)
-        await page.wait_for_function("seen.filter(f => told.has(f.rtp)).length >= 20")
+        await page.wait_for_function("seen.filter(f => identities.has(f.rtp)).length >= 20")
         state = await page.evaluate(
-            "({seen: seen.map(f => ({...f, seq: told.get(f.rtp)})), replies, firstPicture,"
+            "({seen: seen.map(f => ({...f, seq: identities.get(f.rtp)})), replies, firstPicture,"
             " decoder: pc.getReceivers()[0].getParameters().codecs[0].mimeType})"
         )
         assert site.peers[0].codec is codec
@@ -155,7 +155,7 @@ async def test_chromium_shows_the_frames_and_knows_which_they_are(
         assert len({frame["brightest"] for frame in known}) > 5
         assert state["replies"] == [{"type": "reply", "text": "hello"}]
         await page.evaluate("pc.close()")
-        assert await site.reasons.get() is CloseReason.VIEWER
+        assert await site.reasons.get() is ViewerCloseReason.VIEWER
     with capsys.disabled():
         report = f"{codec.value}: first picture {state['firstPicture']:.0f} ms after the offer was begun"
         sys.stdout.write(f"\n{report}, answered in {site.accept_ms:.0f} ms\n")

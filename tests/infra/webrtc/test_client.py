@@ -9,7 +9,7 @@ from realtime_engine.infra.webrtc import BadAnswerError, PeerClosedError, Viewer
 from .support import Player, shared
 
 
-async def test_the_offer_asks_for_video_and_a_channel_and_nothing_else() -> None:
+async def test_the_offer_has_video_and_a_data_channel_only() -> None:
     receiver = WebRtcReceiver(codecs=[Codec.VP8])
     offer = await receiver.offer()
     assert offer.count("m=") == 2 and "m=video" in offer and "m=application" in offer
@@ -28,7 +28,7 @@ async def test_a_bad_answer_is_refused(answer: str) -> None:
     await receiver.close()
 
 
-async def test_a_closed_receiver_keeps_nobody_waiting() -> None:
+async def test_closing_a_receiver_ends_its_waits() -> None:
     receiver = WebRtcReceiver()
     with pytest.raises(PeerClosedError, match="not open"):
         receiver.send("too early")
@@ -39,7 +39,7 @@ async def test_a_closed_receiver_keeps_nobody_waiting() -> None:
     await receiver.ended()
 
 
-async def test_unread_frames_give_way_to_newer_ones() -> None:
+async def test_the_oldest_unread_frames_are_dropped() -> None:
     source = FramePublisher()
     receiver = WebRtcReceiver(unread=2)
     peer = await ViewerPeer.from_offer(await receiver.offer(), source=shared(source), on_controls=lambda text: [])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,13 +10,11 @@ from realtime_engine.infra.webrtc.data_channel import ControlsChannel
 from realtime_engine.testing import ManualClock
 
 
-class FakeChannel:
-    """A data channel that notes what is done to it."""
-
-    maxPacketLifeTime = maxRetransmits = None
-    ordered, readyState, bufferedAmount = True, "open", 0
+class FakeChannel(SimpleNamespace):
+    """A data channel that records its use."""
 
     def __init__(self, label: str = "controls") -> None:
+        super().__init__(maxPacketLifeTime=None, maxRetransmits=None, ordered=True, readyState="open", bufferedAmount=0)
         self.label = label
         self.sent: list[str] = []
         self.closed = False

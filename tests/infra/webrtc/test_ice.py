@@ -34,7 +34,7 @@ def fragment(*lines: str, ufrag: str = "abcd") -> str:
     return "\r\n".join([f"a=ice-ufrag:{ufrag}", "a=ice-pwd:secret", "m=video 9 UDP/TLS/RTP/SAVPF 0", "a=mid:0", *lines])
 
 
-def test_a_fragment_gives_the_candidates_that_can_help() -> None:
+def test_a_fragment_has_usable_candidates() -> None:
     parsed = parse_fragment(fragment(PLAIN, MDNS, V6, TCP, SRFLX, "a=end-of-candidates"))
     assert parsed.ufrag == "abcd"
     assert [value.split()[0] for value in parsed.candidates] == ["1", "2", "5"]
@@ -42,7 +42,7 @@ def test_a_fragment_gives_the_candidates_that_can_help() -> None:
     assert (candidate.ip, candidate.port, candidate.type, candidate.sdpMid) == ("203.0.113.5", 50003, "srflx", "7")
 
 
-def test_an_empty_fragment_is_fine() -> None:
+def test_an_empty_fragment_is_valid() -> None:
     assert parse_fragment("").candidates == ()
     assert parse_fragment("a=end-of-candidates\r\n").candidates == ()
 
@@ -69,28 +69,50 @@ def test_a_flood_of_candidates_is_refused() -> None:
         parse_fragment("\n".join([PLAIN] * 65))
 
 
-def test_an_sdp_keeps_all_but_the_candidates_that_cannot_help() -> None:
+def test_only_unusable_candidates_are_removed_from_an_sdp() -> None:
     sdp = "\r\n".join(["v=0", "m=video 9 UDP 0", PLAIN, MDNS, TCP, "a=end-of-candidates", "a=mid:0", ""])
     assert keep_usable_candidates(sdp) == "\r\n".join(["v=0", "m=video 9 UDP 0", PLAIN, "a=mid:0", ""])
 
 
 @pytest.mark.parametrize("url", ["", "http://stun.example.org", "stun:", "turn"])
-def test_a_server_url_is_checked(url: str) -> None:
+def test_a_server_url_is_validated(url: str) -> None:
     with pytest.raises(ValueError, match="stun:host:port"):
         IceServer(url)
 
 
-async def test_no_server_is_used_that_was_not_named() -> None:
-    connection = IceConfig().connection()
+async def test_only_configured_servers_are_used() -> None:
+    connection = IceConfig().create_connection()
     connection.createDataChannel("x")
     ice = connection.sctp.transport.transport.iceGatherer._connection
     assert ice.stun_server is None and ice.turn_server is None
     await connection.close()
 
 
-async def test_an_unreachable_server_does_not_hold_up_an_offer() -> None:
+async def test_a_cancelled_gathering_leaves_no_socket_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, opened = asyncio.get_running_loop(), []
+    create = loop.create_datagram_endpoint
+
+    async def create_slowly(*arguments: Any, **given: Any) -> Any:
+        opened.append(made := await create(*arguments, **given))
+        await asyncio.sleep(0.1)
+        return made
+
+    monkeypatch.setattr(loop, "create_datagram_endpoint", create_slowly)
+    connection = IceConfig().create_connection()
+    connection.createDataChannel("x")
+    IceConfig().restrict(connection)
+    gathering = asyncio.create_task(connection.setLocalDescription(await connection.createOffer()))
+    while not opened:  # noqa: ASYNC110 - it has no event
+        await asyncio.sleep(0)
+    gathering.cancel()
+    await asyncio.wait({gathering})
+    await connection.close()
+    assert gathering.cancelled() and all(transport.is_closing() for transport, _ in opened)
+
+
+async def test_an_unreachable_server_does_not_delay_an_offer() -> None:
     config = IceConfig([IceServer("stun:192.0.2.254:3478")], gather_deadline_s=0.1)
-    connection = config.connection()
+    connection = config.create_connection()
     connection.createDataChannel("x")
     gatherer = connection.sctp.transport.transport.iceGatherer
     assert gatherer._connection.stun_server == ("192.0.2.254", 3478)
@@ -102,7 +124,7 @@ async def test_an_unreachable_server_does_not_hold_up_an_offer() -> None:
         return await gather(component, addresses, timeout=timeout)
 
     gatherer._connection.get_component_candidates = note
-    config.bound(connection)
+    config.restrict(connection)
     await connection.setLocalDescription(await connection.createOffer())
     assert waits == [0.1]
     assert "a=candidate:" in connection.localDescription.sdp
@@ -111,9 +133,9 @@ async def test_an_unreachable_server_does_not_hold_up_an_offer() -> None:
 
 async def test_without_a_network_the_loopback_address_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aioice.ice.get_host_addresses", lambda **_: [])
-    connection = IceConfig().connection()
+    connection = IceConfig().create_connection()
     connection.createDataChannel("x")
-    IceConfig().bound(connection)
+    IceConfig().restrict(connection)
     await connection.setLocalDescription(await connection.createOffer())
     assert " 127.0.0.1 " in connection.localDescription.sdp
     await connection.close()
@@ -121,11 +143,11 @@ async def test_without_a_network_the_loopback_address_is_offered(monkeypatch: py
 
 async def gathered(config: IceConfig) -> str:
     """The description of a connection with these settings."""
-    connection = config.connection()
+    connection = config.create_connection()
     connection.createDataChannel("x")
-    config.bound(connection)
+    config.restrict(connection)
     await connection.setLocalDescription(await connection.createOffer())
-    description = config.describe(connection)
+    description = config.local_sdp(connection)
     await connection.close()
     return description
 
@@ -134,19 +156,19 @@ def ports_in(description: str) -> set[int]:
     return {int(line.split()[5]) for line in description.splitlines() if line.startswith("a=candidate:")}
 
 
-async def test_the_ports_that_are_offered_are_of_the_range() -> None:
+async def test_the_offered_ports_are_in_the_range() -> None:
     ports = free_ports(4)
     offered = ports_in(await gathered(IceConfig(udp_ports=ports)))
     assert offered and offered <= set(range(ports.first, ports.last + 1))
 
 
-async def test_two_connections_at_once_keep_to_ranges_of_their_own() -> None:
+async def test_concurrent_connections_use_their_own_ranges() -> None:
     one, two = free_ports(4), free_ports(4)
     descriptions = await asyncio.gather(gathered(IceConfig(udp_ports=one)), gathered(IceConfig(udp_ports=two)))
     assert [min(ports_in(text)) in range(r.first, r.last + 1) for text, r in zip(descriptions, (one, two), strict=True)]
 
 
-async def test_the_public_address_is_offered_instead_of_the_own_one(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_public_address_replaces_the_local_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aioice.ice.get_host_addresses", lambda **_: ["127.0.0.1"])
     description = await gathered(IceConfig(public_address="203.0.113.5"))
     assert "127.0.0.1" not in description
@@ -158,7 +180,7 @@ async def test_relay_only_offers_no_address_of_this_machine() -> None:
     assert "a=candidate:" not in await gathered(config)
 
 
-def test_credentials_are_made_for_each_viewer_where_a_server_has_none() -> None:
+def test_credentials_are_made_where_a_server_has_none() -> None:
     servers = (IceServer("stun:s.example"), IceServer("turn:t.example"), IceServer("turn:u.example", "me", "mine"))
     config = IceConfig(servers, turn_secret=TurnSecret("north"))
     stun, made, own = config.servers_for("ann")
@@ -177,7 +199,7 @@ def test_credentials_are_made_for_each_viewer_where_a_server_has_none() -> None:
         ({"public_address": "example.org"}, "public_address must be an IP address"),
     ],
 )
-def test_settings_that_do_not_go_together_are_refused(given: dict[str, Any], text: str) -> None:
+def test_contradictory_settings_are_refused(given: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         IceConfig(**given)
 
@@ -205,20 +227,20 @@ def changes(before: str, after: str) -> list[str]:
     return [new for old, new in pairs if new != old]
 
 
-def test_the_public_address_takes_the_place_of_the_own_one_and_ports_stay() -> None:
+def test_advertising_replaces_addresses_and_keeps_ports() -> None:
     assert changes(SDP, advertise(SDP, "203.0.113.5")) == [
         "c=IN IP4 203.0.113.5",
         "a=candidate:1 1 udp 2130706431 203.0.113.5 50007 typ host",
     ]
 
 
-def test_an_ipv6_address_stands_for_ipv6_addresses() -> None:
+def test_an_ipv6_address_replaces_ipv6_addresses() -> None:
     assert changes(SDP, advertise(SDP, "2001:db8:1::5")) == [
         "a=candidate:2 1 udp 2130706431 2001:db8:1::5 50008 typ host"
     ]
 
 
-def test_a_relay_does_not_tell_whom_it_stands_for() -> None:
+def test_relayed_candidates_hide_the_address_behind_the_relay() -> None:
     assert changes(SDP, hide_related_addresses(SDP)) == [
         "a=candidate:3 1 udp 1694498815 198.51.100.1 50007 typ srflx raddr 0.0.0.0 rport 9",
         "a=candidate:4 1 udp 16777215 198.51.100.2 40000 typ relay raddr 0.0.0.0 rport 9",
@@ -226,31 +248,31 @@ def test_a_relay_does_not_tell_whom_it_stands_for() -> None:
 
 
 @pytest.mark.parametrize("address", ["203.0.113.5", "2001:db8::1", "127.0.0.1"])
-def test_an_address_is_taken(address: str) -> None:
+def test_a_public_address_is_accepted(address: str) -> None:
     check_public_address(address)
 
 
 @pytest.mark.parametrize("address", ["", "example.org", "203.0.113.5:80", "0.0.0.0", "::", "224.0.0.1"])
-def test_what_nobody_can_send_to_is_refused(address: str) -> None:
+def test_an_unusable_public_address_is_refused(address: str) -> None:
     with pytest.raises(ValueError, match="public_address must be") as error:
         check_public_address(address)
     assert repr(address) in str(error.value)
 
 
-def test_credentials_end_at_a_time_and_are_signed() -> None:
+def test_credentials_expire_and_are_signed() -> None:
     username, password = TurnSecret("north", lifetime_s=600).credentials("ann", now_s=1_000.9)
     assert username == "1600:ann"
     assert base64.b64decode(password) == hmac.digest(b"north", b"1600:ann", hashlib.sha1)
 
 
-def test_each_viewer_time_and_secret_has_credentials_of_its_own() -> None:
+def test_credentials_depend_on_user_time_and_secret() -> None:
     secret = TurnSecret("north")
     made = {secret.credentials("ann", 0), secret.credentials("bob", 0), secret.credentials("ann", 1)}
     made.add(TurnSecret("south").credentials("ann", 0))
     assert len({password for _, password in made}) == 4
 
 
-def test_the_secret_is_not_shown() -> None:
+def test_the_secret_is_not_in_the_repr() -> None:
     assert "north" not in repr(TurnSecret("north"))
 
 

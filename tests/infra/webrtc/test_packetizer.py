@@ -22,14 +22,14 @@ def annex_b(*units: bytes) -> bytes:
     return b"".join(b"\0\0\0\1" + unit for unit in units)
 
 
-def test_a_datagram_has_room_for_everything_around_a_payload() -> None:
+def test_a_datagram_has_room_for_all_headers() -> None:
     assert MAX_PAYLOAD + 12 + 24 + 16 <= MTU == 1200
 
 
 @pytest.mark.parametrize("size", [1, 99, 100, 101, 1000, 60_001])
-def test_vp8_is_cut_into_even_parts(size: int) -> None:
+def test_vp8_is_split_into_even_parts(size: int) -> None:
     data = unit(1, size)
-    payloads = packetize_vp8(data, most=100)
+    payloads = packetize_vp8(data, limit=100)
     assert b"".join(vp8_depayload(payload) for payload in payloads) == data
     assert [payload[0] for payload in payloads] == [0x10] + [0] * (len(payloads) - 1)
     sizes = [len(payload) for payload in payloads]
@@ -40,15 +40,15 @@ def test_vp8_is_cut_into_even_parts(size: int) -> None:
     "sizes",
     [[5], [100], [101], [98, 5], [97, 5], [20, 30, 5000], [5000, 20, 30], [40, 40, 40, 40], [30, 99, 200, 30], [1, 1]],
 )
-def test_h264_units_come_back_whole_and_in_order(sizes: list[int]) -> None:
+def test_h264_units_survive_packetization_in_order(sizes: list[int]) -> None:
     units = [unit(7 + index % 2, size, index) for index, size in enumerate(sizes)]
-    payloads = packetize_h264(annex_b(*units), most=100)
+    payloads = packetize_h264(annex_b(*units), limit=100)
     assert b"".join(h264_depayload(payload) for payload in payloads) == annex_b(*units)
     assert max(len(payload) for payload in payloads) <= 100
 
 
 def test_small_units_share_a_payload() -> None:
-    payloads = packetize_h264(annex_b(unit(7, 20), unit(8, 8), unit(5, 500)), most=100)
+    payloads = packetize_h264(annex_b(unit(7, 20), unit(8, 8), unit(5, 500)), limit=100)
     assert payloads[0][0] & 0x1F == 24 and len(payloads[0]) == 1 + 2 + 20 + 2 + 8
     assert [payload[0] & 0x1F for payload in payloads[1:]] == [28] * (len(payloads) - 1)
 
@@ -59,7 +59,7 @@ def test_units_end_before_either_start_code_and_padding() -> None:
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_what_the_encoders_make_fits(codec: Codec) -> None:
+def test_packets_of_the_encoders_fit(codec: Codec) -> None:
     packetize, depayload = {
         Codec.VP8: (packetize_vp8, vp8_depayload),
         Codec.H264: (packetize_h264, h264_depayload),

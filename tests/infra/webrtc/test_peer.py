@@ -8,25 +8,28 @@ from aiortc import RTCConfiguration, RTCPeerConnection
 from realtime_engine.infra.publisher import FramePublisher
 from realtime_engine.infra.webrtc import ViewerPeer, WebRtcReceiver
 from realtime_engine.infra.webrtc import ice as connection
-from realtime_engine.infra.webrtc.ice import Connection
-from realtime_engine.infra.webrtc.viewer_peer import Liveness, PeerTimeouts
+from realtime_engine.infra.webrtc.ice import PeerConnection
+from realtime_engine.infra.webrtc.peer import Liveness, PeerTimeouts
 
 from .support import shared
 
 
-class Slow(Connection):
-    """One that takes a step of connecting after it was closed."""
+class Slow(PeerConnection):
+    """A connection that continues to connect after it was closed."""
 
     went_on = False
 
-    async def _RTCPeerConnection__connect(self) -> None:
+    async def connect(self) -> None:
         try:
             await asyncio.Event().wait()
         finally:
             self.went_on = self.signalingState == "closed"
 
 
-async def test_what_connects_ends_before_the_close() -> None:
+setattr(Slow, connection._CONNECT, Slow.connect)
+
+
+async def test_a_close_cancels_the_connect_task_first() -> None:
     slow = Slow(RTCConfiguration(iceServers=[]))
     connecting = asyncio.ensure_future(getattr(slow, connection._CONNECT)())
     await asyncio.sleep(0)
@@ -55,21 +58,21 @@ async def test_a_close_at_any_moment_leaves_no_task_behind(turns: int) -> None:
     assert not asyncio.all_tasks() - before and not stumbled
 
 
-async def test_a_cancellation_that_gets_lost_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_lost_cancellation_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     lost, cancelled = asyncio.Event(), asyncio.Event()
 
     async def connect(self: RTCPeerConnection) -> None:
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            lost.set()  # as on the way through aioice, which goes on to wait for the peer
+            lost.set()  # like aioice, which continues to wait for the peer
         try:
             await asyncio.Event().wait()
         finally:
             cancelled.set()
 
     monkeypatch.setattr(RTCPeerConnection, "_RTCPeerConnection__connect", connect)
-    connection = Connection(RTCConfiguration(iceServers=[]))
+    connection = PeerConnection(RTCConfiguration(iceServers=[]))
     connecting = asyncio.ensure_future(connection._RTCPeerConnection__connect())  # type: ignore[attr-defined]
     await asyncio.sleep(0)
     await connection.close()
@@ -93,29 +96,29 @@ def rising(until_ms: int, from_ms: int = 0) -> dict[int, int]:
     return {at: at // 100 + 1 for at in range(from_ms, until_ms, 100)}
 
 
-def test_a_viewer_that_answers_stays() -> None:
+def test_a_responding_viewer_is_kept() -> None:
     answers = {at: at for at in range(1000, 60_000, 1500)}
     assert first_vanished_ms(Liveness(TIMEOUT, 0), 60_000, rising(60_000), answers) is None
 
 
-def test_a_viewer_that_stops_answering_is_given_up_in_time() -> None:
+def test_a_viewer_that_stops_responding_is_disconnected_in_time() -> None:
     assert first_vanished_ms(Liveness(TIMEOUT, 0), 60_000, rising(60_000), {1000: 1, 2000: 2}) == 6200
 
 
-def test_nothing_is_held_against_a_viewer_that_is_sent_nothing() -> None:
+def test_a_viewer_that_is_sent_nothing_owes_no_response() -> None:
     assert first_vanished_ms(Liveness(TIMEOUT, 0), 600_000, {0: 1, 100: 2}, {200: 1}) is None
 
 
-def test_silence_counts_from_the_first_frame_after_a_rest() -> None:
+def test_silence_counts_from_the_first_frame_after_a_pause() -> None:
     sent = {0: 1} | rising(60_000, from_ms=30_000)
     assert first_vanished_ms(Liveness(TIMEOUT, 0), 60_000, sent, {200: 1}) == 34_100
 
 
-def test_a_viewer_that_never_connects_is_given_up() -> None:
+def test_a_viewer_that_never_connects_is_disconnected() -> None:
     liveness = Liveness(TIMEOUT, 5000 * MS)
     assert not liveness.has_vanished(15_000 * MS, connected=False, sent=0, received=0)
     assert liveness.has_vanished(15_001 * MS, connected=False, sent=0, received=0)
 
 
-def test_it_looks_often_enough() -> None:
-    assert 5 < PeerTimeouts().silence_s and PeerTimeouts().silence_s + 2 * PeerTimeouts().poll_s <= 7.5
+def test_a_vanished_viewer_is_detected_in_time() -> None:
+    assert PeerTimeouts().silence_s > 5 and PeerTimeouts().silence_s + 2 * PeerTimeouts().poll_s <= 7.5

@@ -15,12 +15,13 @@ from realtime_engine.infra.webrtc import (
     BadCandidateError,
     BadOfferError,
     PeerClosedError,
+    PeerOptions,
     PeerTimeouts,
-    PublisherEnd,
+    PublisherCloseReason,
     PublisherPeer,
     ReceivedPicture,
+    publisher_peer,
 )
-from realtime_engine.infra.webrtc import publisher_peer as ingest
 from realtime_engine.infra.webrtc.publisher_peer import FrameConverter
 
 from ...publisher import Paint, Publisher
@@ -35,11 +36,11 @@ def paint(number: int) -> np.ndarray:
 
 
 class Received:
-    """What a peer was told of one publisher."""
+    """What a peer reported about one publisher."""
 
     def __init__(self) -> None:
         self.pictures: list[ReceivedPicture] = []
-        self.ends: list[PublisherEnd] = []
+        self.ends: list[PublisherCloseReason] = []
 
     async def at_least(self, count: int) -> None:
         await until(lambda: len(self.pictures) >= count, 0.005)
@@ -56,7 +57,7 @@ async def publishing(
             VideoInput("ring", 64, max_side),
             on_picture=received.pictures.append,
             on_closed=received.ends.append,
-            timeouts=timeouts,
+            options=PeerOptions(timeouts=timeouts or PeerTimeouts()),
         )
         try:
             await publisher.set_answer(peer.answer)
@@ -66,7 +67,7 @@ async def publishing(
 
 
 @pytest.mark.parametrize("codec", ["VP8", "H264"])
-async def test_pictures_come_out_as_they_were_sent_and_in_order(codec: str) -> None:
+async def test_pictures_arrive_unchanged_and_in_order(codec: str) -> None:
     async with publishing(codec=codec) as (publisher, peer, received):
         await received.at_least(12)
         assert peer.is_connected
@@ -77,13 +78,13 @@ async def test_pictures_come_out_as_they_were_sent_and_in_order(codec: str) -> N
             assert psnr(received.pictures[number].pixels[..., 1], paint(number)[..., 1]) > 28, number
 
 
-async def test_large_video_is_scaled_down_to_what_the_demo_takes() -> None:
+async def test_large_video_is_scaled_down_to_the_declared_size() -> None:
     async with publishing(max_side=160) as (_, _, received):
         await received.at_least(1)
         assert received.pictures[0].pixels.shape == (90, 160, 3)
 
 
-async def test_the_last_picture_comes_without_a_next_one() -> None:
+async def test_the_last_picture_arrives_without_a_next_one() -> None:
     """A sender that stops at frame N shows frame N."""
     last = asyncio.Event()
 
@@ -98,7 +99,7 @@ async def test_the_last_picture_comes_without_a_next_one() -> None:
         await received.at_least(4)
 
 
-async def test_audio_beside_it_is_inactive_and_no_error() -> None:
+async def test_audio_is_answered_as_inactive() -> None:
     async with publishing(audio=True) as (_, peer, received):
         audio, video = peer.answer.split("m=")[1:]
         assert audio.startswith("audio") and "a=inactive" in audio
@@ -106,25 +107,25 @@ async def test_audio_beside_it_is_inactive_and_no_error() -> None:
         await received.at_least(1)
 
 
-async def test_a_goodbye_is_noticed_at_once() -> None:
+async def test_a_goodbye_is_detected_at_once() -> None:
     async with publishing() as (publisher, peer, received):
         await received.at_least(1)
         await publisher.connection.close()
         await until(lambda: bool(received.ends), 0.005)
-        assert received.ends == [PublisherEnd.PUBLISHER]
+        assert received.ends == [PublisherCloseReason.PUBLISHER]
         with pytest.raises(PeerClosedError):
             await peer.add_candidate(SMALL)
 
 
-async def test_a_publisher_that_vanishes_is_given_up() -> None:
+async def test_a_vanished_publisher_is_disconnected() -> None:
     async with publishing(timeouts=PeerTimeouts(silence_s=0.4)) as (publisher, _, received):
         await received.at_least(1)
         await publisher.vanish()
         await until(lambda: bool(received.ends), 0.005)
-        assert received.ends == [PublisherEnd.VANISHED]
+        assert received.ends == [PublisherCloseReason.VANISHED]
 
 
-async def test_a_publisher_that_never_connects_is_given_up() -> None:
+async def test_a_publisher_that_never_connects_is_disconnected() -> None:
     received = Received()
     async with Publisher(paint) as publisher:
         peer = await PublisherPeer.from_offer(
@@ -132,23 +133,23 @@ async def test_a_publisher_that_never_connects_is_given_up() -> None:
             VideoInput(),
             on_picture=received.pictures.append,
             on_closed=received.ends.append,
-            timeouts=PeerTimeouts(connect_s=0.2),
+            options=PeerOptions(timeouts=PeerTimeouts(connect_s=0.2)),
         )
         await until(lambda: bool(received.ends), 0.005)
-        assert received.ends == [PublisherEnd.NEVER_CONNECTED] and not peer.is_connected
+        assert received.ends == [PublisherCloseReason.NEVER_CONNECTED] and not peer.is_connected
 
 
-async def test_a_keyframe_is_asked_for_when_nothing_can_be_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_keyframe_is_requested_when_nothing_can_be_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The decoder gets nothing that it can begin with until the publisher is asked."""
-    monkeypatch.setattr(ingest, "_BLIND_NS", 100_000_000)
+    monkeypatch.setattr(publisher_peer, "_KEYFRAME_WAIT_NS", 100_000_000)
     async with publishing(timeouts=PeerTimeouts(silence_s=0.8)) as (publisher, peer, received):
         await received.at_least(1)
-        intake: Any = peer._intake
-        take, intake.put = intake.put, lambda *_: None
+        converter: Any = peer._converter
+        take, converter.put = converter.put, lambda *_: None
         asked = asyncio.Event()
         publisher.sender._send_keyframe = asked.set
         await asked.wait()
-        intake.put = take
+        converter.put = take
         before = len(received.pictures)
         await received.at_least(before + 1)
 
@@ -167,7 +168,7 @@ async def test_candidates_are_checked() -> None:
 async def test_a_refused_offer_leaves_nothing_behind() -> None:
     async with Publisher(paint, audio=True) as publisher:
         offer = (await publisher.offer()).replace("opus/48000", "strange/1").replace("PCM", "PCX").replace("G722", "G7")
-        ends: list[PublisherEnd] = []
+        ends: list[PublisherCloseReason] = []
         with pytest.raises(BadOfferError, match="cannot be used"):
             await PublisherPeer.from_offer(offer, VideoInput(), on_picture=print, on_closed=ends.append)
         assert ends == []
@@ -183,14 +184,14 @@ class Running:
     def __init__(self, waiting: int, pool: InlineExecutor | GatedExecutor) -> None:
         self.pictures: list[ReceivedPicture] = []
         self.drops = 0
-        self.intake = FrameConverter(waiting, 640, pool, self.pictures.append, self._drop)
+        self.converter = FrameConverter(waiting, 640, pool, self.pictures.append, self._drop)
 
     def _drop(self) -> None:
         self.drops += 1
 
     def put(self, *values: int) -> None:
         for value in values:
-            self.intake.put(image(value), value * 7)
+            self.converter.put(image(value), value * 7)
 
     @property
     def values(self) -> list[int]:
@@ -200,13 +201,13 @@ class Running:
 @asynccontextmanager
 async def running(waiting: int, pool: InlineExecutor | GatedExecutor) -> AsyncIterator[Running]:
     run = Running(waiting, pool)
-    task = asyncio.create_task(run.intake.run())
+    task = asyncio.create_task(run.converter.run())
     yield run
     task.cancel()
     await asyncio.wait({task})
 
 
-async def test_pictures_come_in_order_with_both_times() -> None:
+async def test_pictures_are_converted_in_order_with_both_times() -> None:
     async with running(4, InlineExecutor()) as run:
         run.put(10, 20, 30)
         await until(lambda: len(run.pictures) == 3)
@@ -215,7 +216,7 @@ async def test_pictures_come_in_order_with_both_times() -> None:
 
 
 @pytest.mark.parametrize(("waiting", "kept"), [(1, [10, 50]), (2, [10, 40, 50])])
-async def test_what_a_conversion_cannot_keep_up_with_is_dropped_oldest_first(waiting: int, kept: list[int]) -> None:
+async def test_a_slow_conversion_drops_the_oldest_frames(waiting: int, kept: list[int]) -> None:
     pool = GatedExecutor()
     async with running(waiting, pool) as run:
         run.put(10)
@@ -226,12 +227,12 @@ async def test_what_a_conversion_cannot_keep_up_with_is_dropped_oldest_first(wai
             await until(lambda: pool.waiting)
             pool.open()
         await until(lambda: len(run.pictures) == len(kept))
-        assert run.values == kept and run.intake.received == 5
+        assert run.values == kept and run.converter.received == 5
 
 
-async def test_a_frame_that_cannot_be_converted_is_dropped_and_the_next_one_comes() -> None:
+async def test_a_frame_that_cannot_be_converted_is_dropped() -> None:
     async with running(4, InlineExecutor()) as run:
-        run.intake.put(av.VideoFrame(16384, 8192, "gray"), 0)
+        run.converter.put(av.VideoFrame(16384, 8192, "gray"), 0)
         run.put(10)
         await until(lambda: run.pictures != [])
         assert run.values == [10] and run.drops == 1
@@ -241,7 +242,7 @@ async def test_a_frame_without_a_timestamp_counts_from_the_beginning() -> None:
     async with running(1, InlineExecutor()) as run:
         bare = image(10)
         bare.pts = None
-        run.intake.put(bare, 5)
+        run.converter.put(bare, 5)
         await until(lambda: run.pictures != [])
         assert run.pictures[0].media_ns == 0
 
@@ -249,7 +250,7 @@ async def test_a_frame_without_a_timestamp_counts_from_the_beginning() -> None:
 async def test_large_frames_do_not_fill_the_memory_while_they_wait() -> None:
     run = Running(256, GatedExecutor())
     for _ in range(20):
-        run.intake.put(av.VideoFrame(4096, 2048, "gray"), 0)
+        run.converter.put(av.VideoFrame(4096, 2048, "gray"), 0)
     assert run.drops == 16
     run.put(*range(100))
     assert run.drops == 17, "the small ones all have room beside three of them"

@@ -18,14 +18,14 @@ def addresses(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return chosen
 
 
-async def test_a_machine_without_a_network_serves_itself(addresses: list[str]) -> None:
+async def test_without_a_network_viewers_are_local(addresses: list[str]) -> None:
     addresses.clear()
     route = await find_reachability(IceConfig())
     assert (route.kind, route.addresses) == (ReachabilityKind.LOOPBACK, ("127.0.0.1",))
     assert str(route) == "viewers on this machine only (127.0.0.1)"
 
 
-async def test_a_network_address_serves_the_network_unless_the_page_is_for_this_machine_alone() -> None:
+async def test_a_network_address_serves_the_lan_unless_the_page_is_local() -> None:
     route = await find_reachability(IceConfig())
     if route.kind is ReachabilityKind.LOOPBACK:
         pytest.skip("this machine has no network")
@@ -33,26 +33,26 @@ async def test_a_network_address_serves_the_network_unless_the_page_is_for_this_
     assert (await find_reachability(IceConfig(), page_on_loopback=True)).kind is ReachabilityKind.LOOPBACK
 
 
-async def test_a_public_address_is_named(addresses: list[str]) -> None:
+async def test_a_public_address_is_reported(addresses: list[str]) -> None:
     route = await find_reachability(IceConfig(public_address="203.0.113.5"))
     assert (route.kind, route.addresses) == (ReachabilityKind.PUBLIC, ("203.0.113.5",))
 
 
-async def test_servers_that_do_not_answer_are_named(addresses: list[str]) -> None:
+async def test_silent_servers_are_reported(addresses: list[str]) -> None:
     servers = [IceServer(f"stun:{UNREACHABLE}"), IceServer(f"turn:{UNREACHABLE}", "a", "b")]
     route = await find_reachability(IceConfig(servers, gather_deadline_s=0.05))
     assert route.kind is ReachabilityKind.LOOPBACK
     assert str(route).endswith(f"; turn:{UNREACHABLE} gave no address; stun:{UNREACHABLE} gave no address")
 
 
-async def test_without_the_relay_there_is_no_route_where_it_is_the_only_one() -> None:
+async def test_relay_only_without_the_relay_is_unreachable() -> None:
     ice = IceConfig([IceServer(f"turn:{UNREACHABLE}", "a", "b")], relay_only=True, gather_deadline_s=0.05)
     route = await find_reachability(ice)
     assert (route.kind, route.addresses, route.silent) == (ReachabilityKind.NONE, (), (f"turn:{UNREACHABLE}",))
     assert "over HTTP" in str(route)
 
 
-async def test_a_network_that_breaks_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_network_failure_is_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(**_: bool) -> list[str]:
         raise OSError("no interfaces")
 

@@ -16,6 +16,7 @@ from realtime_engine.infra.webrtc import (
     IceConfig,
     IceServer,
     NoCandidatesError,
+    PeerOptions,
     ReachabilityKind,
     TurnSecret,
     ViewerPeer,
@@ -67,7 +68,7 @@ async def relayed(
     try:
         offer = await receiver.offer()
         peer = await ViewerPeer.from_offer(
-            offer, source=shared(source), on_controls=lambda text: [text], ice=server_side
+            offer, source=shared(source), on_controls=lambda text: [text], options=PeerOptions(ice=server_side)
         )
         for description in (offer, peer.answer):
             candidates = [line for line in description.splitlines() if line.startswith("a=candidate")]
@@ -81,7 +82,7 @@ async def relayed(
 
 
 @pytest.mark.parametrize("transport", ["udp", "tcp"])
-async def test_video_and_controls_go_through_the_relay_alone(with_users: Coturn, transport: str) -> None:
+async def test_video_and_controls_use_only_the_relay(with_users: Coturn, transport: str) -> None:
     """By TCP, as where a viewer's network lets no UDP through."""
     ice = IceConfig([IceServer(with_users.url, "ann", "pass")], relay_only=True)
     viewer_url = with_users.url.replace("udp", transport)
@@ -97,27 +98,30 @@ async def test_video_and_controls_go_through_the_relay_alone(with_users: Coturn,
         assert await receiver.next_message() == "hello"
 
 
-async def test_credentials_of_a_shared_secret_are_taken(with_secret: Coturn) -> None:
-    """This side's are made where it connects, the viewer's where it is told of the servers."""
+async def test_the_relay_accepts_credentials_made_from_the_secret(with_secret: Coturn) -> None:
+    """The server makes its own credentials when it connects, the viewer's when it sends the servers."""
     ice = IceConfig([IceServer(with_secret.url)], turn_secret=TurnSecret("north"), relay_only=True)
-    told = IceConfig(ice.servers_for("viewer"), relay_only=True)
+    viewer_ice = IceConfig(ice.servers_for("viewer"), relay_only=True)
     source = FramePublisher()
-    async with Player(source), relayed(source, ice, told) as receiver:
+    async with Player(source), relayed(source, ice, viewer_ice) as receiver:
         await receiver.next_frame()
 
 
 @pytest.mark.parametrize("secret", [TurnSecret("south"), TurnSecret("north", lifetime_s=-10)], ids=["wrong", "expired"])
-async def test_other_credentials_are_refused_and_the_viewer_is_told(with_secret: Coturn, secret: TurnSecret) -> None:
+async def test_wrong_credentials_are_refused_with_an_error(with_secret: Coturn, secret: TurnSecret) -> None:
     receiver = WebRtcReceiver()
     ice = IceConfig([IceServer(with_secret.url)], turn_secret=secret, relay_only=True)
     with pytest.raises(NoCandidatesError, match="no address of the TURN server.*try again later"):
         await ViewerPeer.from_offer(
-            await receiver.offer(), source=shared(FramePublisher()), on_controls=lambda text: [], ice=ice
+            await receiver.offer(),
+            source=shared(FramePublisher()),
+            on_controls=lambda text: [],
+            options=PeerOptions(ice=ice),
         )
     await receiver.close()
 
 
-async def test_the_route_is_told(with_users: Coturn) -> None:
+async def test_the_relay_is_reported_as_reachability(with_users: Coturn) -> None:
     turn = IceServer(with_users.url, "ann", "pass")
     stun = IceServer(f"stun:127.0.0.1:{with_users.port}")
     assert (await find_reachability(IceConfig([turn]))).kind is ReachabilityKind.RELAY
@@ -126,7 +130,7 @@ async def test_the_route_is_told(with_users: Coturn) -> None:
     assert (await find_reachability(IceConfig([stun, turn], relay_only=True))).silent == ()
 
 
-async def test_an_address_as_a_stun_server_sees_it_is_told(with_users: Coturn, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reflexive_address_is_reported(with_users: Coturn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aioice.ice.get_host_addresses", lambda **_: ["127.0.0.1"])
     route = await find_reachability(IceConfig([IceServer(f"stun:127.0.0.1:{with_users.port}")]))
     assert (route.kind, route.silent) == (ReachabilityKind.REFLEXIVE, ())

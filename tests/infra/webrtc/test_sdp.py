@@ -13,12 +13,12 @@ from realtime_engine.infra.encoding.base import Codec
 from realtime_engine.infra.webrtc.errors import BadOfferError
 from realtime_engine.infra.webrtc.sdp import (
     COLOR_SPACE_URI,
-    Colours,
-    find_color_extension,
-    label,
+    ColorSpace,
+    apply_color_space,
+    find_extension,
+    parse_color_space,
     parse_offer,
     parse_publish_offer,
-    read_colours,
 )
 
 FINGERPRINT = "sha-256 " + ":".join(["AB"] * 32)
@@ -60,7 +60,7 @@ a=group:BUNDLE 0 1
 OFFER = HEAD + VIDEO + DATA
 
 
-def test_a_browsers_offer_is_understood() -> None:
+def test_an_offer_of_a_browser_is_parsed() -> None:
     offer = parse_offer(OFFER)
     assert offer.codecs == {Codec.H264, Codec.VP8}
     assert (offer.mid, offer.ufrag) == ("0", "Uf/+")
@@ -68,7 +68,7 @@ def test_a_browsers_offer_is_understood() -> None:
 
 
 @pytest.mark.parametrize("line, number", [("7", 7), ("7/sendrecv", 7), ("14", 14), ("15", None), ("0", None)])
-def test_the_number_of_the_playout_delay_is_read(line: str, number: int | None) -> None:
+def test_the_number_of_the_playout_delay_is_found(line: str, number: int | None) -> None:
     extension = f"a=extmap:{line} http://www.webrtc.org/experiments/rtp-hdrext/playout-delay\n"
     assert parse_offer(OFFER).playout_extension is None
     assert parse_offer(HEAD + VIDEO + extension + DATA).playout_extension == number
@@ -80,17 +80,17 @@ def test_a_huge_offer_is_refused(more: str) -> None:
         parse_offer(OFFER + more)
 
 
-def test_the_servers_preference_decides_among_what_is_offered() -> None:
+def test_the_servers_preference_decides_among_the_offered_codecs() -> None:
     offer = parse_offer(OFFER)
-    assert offer.choose([Codec.H264, Codec.VP8]) is Codec.H264
-    assert offer.choose([Codec.VP8, Codec.H264]) is Codec.VP8
+    assert offer.choose_codec([Codec.H264, Codec.VP8]) is Codec.H264
+    assert offer.choose_codec([Codec.VP8, Codec.H264]) is Codec.VP8
     only_vp8 = parse_offer(OFFER.replace("packetization-mode=1", "packetization-mode=0"))
-    assert only_vp8.choose([Codec.H264, Codec.VP8]) is Codec.VP8
+    assert only_vp8.choose_codec([Codec.H264, Codec.VP8]) is Codec.VP8
     with pytest.raises(BadOfferError, match=r"decodes VP8; this server is set to H264"):
-        only_vp8.choose([Codec.H264])
+        only_vp8.choose_codec([Codec.H264])
 
 
-def test_h264_of_another_profile_does_not_count() -> None:
+def test_h264_of_another_profile_is_not_offered_to_a_viewer() -> None:
     assert parse_offer(OFFER.replace("42e01f", "64001f")).codecs == {Codec.VP8}
 
 
@@ -124,13 +124,13 @@ WRONG: list[tuple[str, Callable[[str], str], str]] = [
 
 
 @pytest.mark.parametrize(("change", "complaint"), [w[1:] for w in WRONG], ids=[w[0] for w in WRONG])
-def test_what_is_wrong_with_an_offer_is_named(change: Callable[[str], str], complaint: str) -> None:
+def test_the_error_names_the_fault_of_an_offer(change: Callable[[str], str], complaint: str) -> None:
     with pytest.raises(BadOfferError) as error:
         parse_offer(change(OFFER))
     assert complaint in str(error.value)
 
 
-def test_every_cut_of_an_offer_is_answered_or_refused() -> None:
+def test_every_truncated_offer_is_parsed_or_refused() -> None:
     for end in range(0, len(OFFER), 7):
         try:
             parse_offer(OFFER[:end])
@@ -176,7 +176,7 @@ def numbers_in(sdp: str) -> list[int]:
     return [codec.payloadType for codec in video.rtp.codecs]
 
 
-def test_an_offer_as_obs_makes_it_is_taken() -> None:
+def test_an_offer_of_obs_is_parsed() -> None:
     audio = section("audio", "111", "0", "sendonly", *OPUS)
     video = section("video", "96", "1", "sendonly", *h264("profile-level-id=42e01f;packetization-mode=1"))
     publication = parse_publish_offer(offer(audio, video, bundle="0 1"))
@@ -195,16 +195,16 @@ def test_an_offer_as_obs_makes_it_is_taken() -> None:
         "",
     ],
 )
-def test_every_profile_of_h264_is_taken_and_answered_with_itself(parameters: str) -> None:
+def test_every_h264_profile_is_answered_with_itself(parameters: str) -> None:
     publication = parse_publish_offer(offer(section("video", "96", "0", "sendonly", *h264(parameters))))
-    (told,) = [line for line in publication.sdp.splitlines() if line.startswith("a=fmtp:96")]
-    assert "42e01f" in told, "which aiortc knows"
-    answer = "\r\n".join(["m=video 9 UDP/TLS/RTP/SAVPF 96", "a=rtpmap:96 H264/90000", told, "a=recvonly"])
+    (offered,) = [line for line in publication.sdp.splitlines() if line.startswith("a=fmtp:96")]
+    assert "42e01f" in offered, "which aiortc knows"
+    answer = "\r\n".join(["m=video 9 UDP/TLS/RTP/SAVPF 96", "a=rtpmap:96 H264/90000", offered, "a=recvonly"])
     expected = [f"a=fmtp:96 {parameters}"] if parameters else []
     assert [line for line in publication.answer(answer).splitlines() if "fmtp" in line] == expected
 
 
-def test_formats_that_aiortc_would_misnumber_are_left_out() -> None:
+def test_formats_outside_of_aiortcs_range_are_removed() -> None:
     lines = [*h264("packetization-mode=1", first=39), "a=rtpmap:97 VP8/90000", *h264(HIGH, first=98)]
     publication = parse_publish_offer(offer(section("video", "39 97 98", "0", "sendonly", *lines)))
     assert numbers_in(publication.sdp) == [97, 98]
@@ -227,19 +227,19 @@ def test_formats_that_aiortc_would_misnumber_are_left_out() -> None:
         ("hello", "begins with 'v=0'"),
     ],
 )
-def test_what_cannot_be_taken_is_said(sdp: str, text: str) -> None:
+def test_the_error_names_the_fault_of_a_publish_offer(sdp: str, text: str) -> None:
     with pytest.raises(BadOfferError, match=text):
         parse_publish_offer(sdp)
 
 
-FULL_709 = Colours(1, ColorRange.JPEG)
+FULL_709 = ColorSpace(1, ColorRange.JPEG)
 
 
 @pytest.mark.parametrize(
-    ("value", "colours"),
+    ("value", "expected"),
     [
         (bytes((1, 13, 1, 0x20)), FULL_709),
-        (bytes((6, 6, 6, 0x1A)), Colours(6, ColorRange.MPEG)),
+        (bytes((6, 6, 6, 0x1A)), ColorSpace(6, ColorRange.MPEG)),
         (bytes((1, 1, 1, 0x20)) + bytes(24), FULL_709),
         (bytes((2, 2, 2, 0x20)), None),
         (bytes((1, 1, 1, 0x00)), None),
@@ -247,33 +247,33 @@ FULL_709 = Colours(1, ColorRange.JPEG)
         (b"", None),
     ],
 )
-def test_what_the_extension_says(value: bytes, colours: Colours | None) -> None:
-    assert read_colours(value) == colours
+def test_the_color_space_extension_is_parsed(value: bytes, expected: ColorSpace | None) -> None:
+    assert parse_color_space(value) == expected
 
 
-def unlabelled() -> av.VideoFrame:
+def unlabeled() -> av.VideoFrame:
     pixels = np.empty((16, 16, 3), np.uint8)
     pixels[...] = (250, 246, 236)
     meant = av.VideoFrame.from_ndarray(pixels, format="rgb24").reformat(format="yuvj420p", dst_colorspace="ITU709")
     return av.VideoFrame.from_ndarray(meant.to_ndarray(), format="yuv420p")
 
 
-def test_a_frame_that_does_not_say_it_is_read_as_it_was_meant() -> None:
-    wrong, right = unlabelled(), unlabelled()
-    label(wrong, None)
-    label(right, FULL_709)
+def test_the_color_space_applies_to_an_unlabeled_frame() -> None:
+    wrong, right = unlabeled(), unlabeled()
+    apply_color_space(wrong, None)
+    apply_color_space(right, FULL_709)
     assert to_rgb(wrong, 16)[0, 0].min() > 250
     assert np.abs(to_rgb(right, 16)[0, 0].astype(int) - (250, 246, 236)).max() <= 2
 
 
-def test_what_the_stream_says_itself_counts() -> None:
-    image = unlabelled()
+def test_the_label_of_the_stream_takes_precedence() -> None:
+    image = unlabeled()
     image.colorspace = 6
-    label(image, FULL_709)
+    apply_color_space(image, FULL_709)
     assert image.colorspace == 6 and image.color_range == ColorRange.UNSPECIFIED
 
 
 @pytest.mark.parametrize(("line", "number"), [(f"a=extmap:8 {COLOR_SPACE_URI}\r\n", 8), ("", None)])
-def test_its_number_is_found(line: str, number: int | None) -> None:
+def test_the_number_of_the_color_space_is_found(line: str, number: int | None) -> None:
     text = f"v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\nm=video 9 UDP/TLS/RTP/SAVPF 96\r\na=mid:0\r\n{line}"
-    assert find_color_extension(SessionDescription.parse(text).media[0]) == number
+    assert find_extension(SessionDescription.parse(text).media[0], COLOR_SPACE_URI) == number

@@ -25,7 +25,7 @@ from realtime_engine.core.clock import MONOTONIC
 from realtime_engine.infra.encoding import Codec
 from realtime_engine.infra.publisher import FramePublisher
 from realtime_engine.infra.webrtc import Loss, SharedVideo, StreamStats, Tier, ViewerPeer, WebRtcReceiver
-from realtime_engine.infra.webrtc.sender import Sending
+from realtime_engine.infra.webrtc.sender import PacedSender
 from realtime_engine.infra.webrtc.track import SentFrame
 from realtime_engine.testing import ManualClock
 
@@ -37,14 +37,15 @@ class Wire:
 
     Attributes:
         sizes: of the RTP datagrams that were sent.
-        again: when datagrams were sent again (RFC 4588), by the event loop's clock.
-        drops: called for each of them; true loses it.
-        sent: what the server says of each frame. ended_ns: when the last datagram of each frame was on its way.
+        retransmitted: when datagrams were sent retransmitted (RFC 4588), by the event loop's clock.
+        drops: called for each of them; true drops it.
+        sent: the frames that the server reports as sent.
+        ended_ns: when the last datagram of each frame was sent.
     """
 
     def __init__(self, video: SharedVideo, codec: Codec) -> None:
         self.sizes: list[int] = []
-        self.again: list[float] = []
+        self.retransmitted: list[float] = []
         self.drops: Callable[[], bool] = lambda: False
         self.sent: list[SentFrame] = []
         self.ended_ns: list[int] = []
@@ -67,7 +68,7 @@ class Wire:
             if 127 < data[0] < 192 and not is_rtcp(data):
                 self.sizes.append(len(data))
                 if data[8:12] == self.peer._sender._rtx_ssrc.to_bytes(4, "big"):
-                    self.again.append(asyncio.get_running_loop().time())
+                    self.retransmitted.append(asyncio.get_running_loop().time())
                 elif data[1] & 0x80:  # the marker
                     self.ended_ns.append(MONOTONIC.now_ns())
                 if self.drops():
@@ -112,15 +113,15 @@ async def test_no_datagram_is_larger_than_1200_bytes(source: FramePublisher, wir
     assert len(wire.sizes) > 50 and 1100 < max(wire.sizes) <= 1200
 
 
-async def test_a_frame_is_sent_when_its_last_packet_is_handed_over(source: FramePublisher, wire: Wire) -> None:
-    """Not when the sender comes for the next one: a busy event loop may let it wait."""
+async def test_a_frame_is_sent_when_its_last_packet_is_passed_on(source: FramePublisher, wire: Wire) -> None:
+    """Not when the sender asks for the next one, which a busy event loop delays."""
     async with Player(source):
         await until(lambda: len(wire.sent) >= 5)
     for sent, ended_ns in zip(wire.sent, wire.ended_ns, strict=False):
         assert sent.encoded.encoded_ns <= sent.sent_ns <= ended_ns
 
 
-async def test_after_a_blackout_comes_a_keyframe_and_nothing_of_what_has_passed(
+async def test_after_a_blackout_a_keyframe_is_sent_and_nothing_retransmitted(
     source: FramePublisher, wire: Wire
 ) -> None:
     async with Player(source):
@@ -134,21 +135,21 @@ async def test_after_a_blackout_comes_a_keyframe_and_nothing_of_what_has_passed(
             pass
     assert now() > dark_ends
     assert wire.stats.losses == {Loss.UNSERVED: 1}
-    assert [at for at in wire.again if at > dark_ends] == []
+    assert [at for at in wire.retransmitted if at > dark_ends] == []
 
 
-async def test_a_lost_packet_is_sent_again_and_nothing_else_happens(source: FramePublisher, wire: Wire) -> None:
+async def test_a_lost_packet_is_retransmitted_without_a_keyframe(source: FramePublisher, wire: Wire) -> None:
     async with Player(source):
         await wire.receiver.channel_open()
         await wire.receiver.next_frame()
         wire.drops = iter([False, True, *[False] * 10_000]).__next__
         for _ in range(15):
             await wire.receiver.next_frame()
-    assert len(wire.again) == 1
+    assert len(wire.retransmitted) == 1
     assert wire.stats.keyframes == 1 and not wire.stats.losses
 
 
-async def test_an_intra_request_without_an_address_brings_a_keyframe(source: FramePublisher, wire: Wire) -> None:
+async def test_an_intra_request_without_a_media_ssrc_brings_a_keyframe(source: FramePublisher, wire: Wire) -> None:
     async with Player(source):
         await wire.receiver.next_frame()
         sender = wire.peer._sender
@@ -165,19 +166,19 @@ async def test_a_receivers_reports_reach_the_tiers(source: FramePublisher, wire:
     async with Player(source):
         await wire.receiver.next_frame()
         viewer: Any = wire.peer._track._viewer
-        heard: list[float] = []
-        viewer.report_rate = viewer.report_missing = heard.append
+        reported: list[float] = []
+        viewer.report_rate = viewer.report_missing = reported.append
         sender = wire.peer._sender
         estimate = RtcpPsfbPacket(RTCP_PSFB_APP, ssrc=1, media_ssrc=0, fci=pack_remb_fci(800_000, [sender._ssrc]))
         report = RtcpRrPacket(ssrc=1, reports=[RtcpReceiverInfo(sender._ssrc, 128, 0, 0, 0, 0, 0)])
         await sender.transport._handle_rtcp_data(bytes(estimate) + bytes(report))
-    assert heard == [800_000, 0.5]
+    assert reported == [800_000, 0.5]
 
 
-class Heard:
-    """Stands in for a viewer, and notes the round trips that it is told."""
+class RoundTrips:
+    """A viewer that records the reported round trips."""
 
-    waits = False
+    needs_keyframe = False
 
     def __init__(self) -> None:
         self.round_trips: list[float] = []
@@ -189,9 +190,9 @@ class Heard:
         self.round_trips.append(seconds)
 
 
-async def test_round_trips_are_measured_whatever_the_wall_clock_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An answer to an older report of the same name, which comes while nothing is sent, is none."""
-    clock, heard = ManualClock(), Heard()
+async def test_round_trips_do_not_depend_on_the_wall_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer to an older report with the same identifier does not count."""
+    clock, reported = ManualClock(), RoundTrips()
     connection = RTCPeerConnection()
     sender = connection.addTransceiver("video").sender
 
@@ -199,7 +200,7 @@ async def test_round_trips_are_measured_whatever_the_wall_clock_does(monkeypatch
         assert is_rtcp(packet)
 
     monkeypatch.setattr(sender.transport, "_send_rtp", send)
-    Sending(sender, clock).begin(heard)  # type: ignore[arg-type]
+    PacedSender(sender, clock).start(reported)  # type: ignore[arg-type]
 
     async def report(after_s: float) -> None:
         clock.advance(after_s)
@@ -217,4 +218,4 @@ async def test_round_trips_are_measured_whatever_the_wall_clock_does(monkeypatch
     await report(0.5)
     await answer(0.1, 0.7)
     await connection.close()
-    assert heard.round_trips == [pytest.approx(0.2, abs=1e-3)]
+    assert reported.round_trips == [pytest.approx(0.2, abs=1e-3)]

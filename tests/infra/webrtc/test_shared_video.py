@@ -68,7 +68,7 @@ async def test_without_a_configured_rate_the_picture_decides(bench: Bench) -> No
     await other.video.close()
 
 
-async def test_a_slow_viewer_goes_over_to_a_small_picture_and_nobody_else_notices(bench: Bench) -> None:
+async def test_a_slow_viewer_switches_to_a_small_picture_without_effect_on_others(bench: Bench) -> None:
     fast, slow = join(bench), join(bench)
     await show(bench, fast, slow)
     slow.choke()
@@ -82,7 +82,7 @@ async def test_a_slow_viewer_goes_over_to_a_small_picture_and_nobody_else_notice
     assert [encoded.id.seq for encoded in fast.got] == [0, 1, 2, 3, 4]
 
 
-async def test_a_viewer_goes_on_where_it_is_until_the_keyframe_of_its_new_tier(bench: Bench) -> None:
+async def test_a_viewer_stays_in_its_tier_until_the_keyframe_of_the_new_one(bench: Bench) -> None:
     fast, slow = join(bench), join(bench)
     await show(bench, fast, slow)
     slow.choke()
@@ -94,7 +94,7 @@ async def test_a_viewer_goes_on_where_it_is_until_the_keyframe_of_its_new_tier(b
     assert [encoded.id.seq for encoded in slow.got] == sorted(encoded.id.seq for encoded in slow.got)
 
 
-async def test_a_viewer_comes_back_after_a_quiet_time_and_its_tier_ends(bench: Bench) -> None:
+async def test_a_viewer_returns_after_a_time_without_congestion(bench: Bench) -> None:
     fast, slow = join(bench), join(bench)
     await show(bench, fast, slow)
     slow.choke()
@@ -110,7 +110,7 @@ async def test_a_viewer_comes_back_after_a_quiet_time_and_its_tier_ends(bench: B
     assert pts == sorted(set(pts))
 
 
-async def test_a_viewer_that_leaves_between_two_tiers_leaves_both(bench: Bench) -> None:
+async def test_a_viewer_closed_between_two_tiers_leaves_both(bench: Bench) -> None:
     fast, slow = join(bench), join(bench)
     await show(bench, fast, slow)
     slow.choke()
@@ -122,7 +122,7 @@ async def test_a_viewer_that_leaves_between_two_tiers_leaves_both(bench: Bench) 
     assert [bench.of(tier).viewers for tier in Tier] == [1, 0, 0]
 
 
-async def test_a_frame_that_comes_in_two_encodes_is_made_a_moment_later(bench: Bench) -> None:
+async def test_a_frame_sent_in_two_encodings_is_stamped_one_tick_later(bench: Bench) -> None:
     slow, fast = join(bench), join(bench)  # slow is sent the full tier's packet before the other encode is done
     await show(bench, fast, slow)
     slow.choke()

@@ -36,7 +36,7 @@ async def test_two_viewers_share_one_encode(bench: Bench) -> None:
     assert bench.stats.viewers == 2 and bench.source.viewers == 1
 
 
-async def test_the_packets_carry_the_time_at_which_frames_came(bench: Bench) -> None:
+async def test_packets_are_stamped_with_the_arrival_of_their_frame(bench: Bench) -> None:
     viewer = bench.video.add_viewer(Codec.VP8)
     for after_ms in (0, 40, 100, 0):
         await bench.show(after_ms)
@@ -45,7 +45,7 @@ async def test_the_packets_carry_the_time_at_which_frames_came(bench: Bench) -> 
     assert all(packet.time_base * 90_000 == 1 for packet in packets)
 
 
-async def test_a_late_viewer_begins_with_a_keyframe_made_for_it(bench: Bench) -> None:
+async def test_a_late_viewer_starts_with_a_new_keyframe(bench: Bench) -> None:
     bench.video.add_viewer(Codec.VP8)
     await bench.show()
     await bench.show()
@@ -57,7 +57,7 @@ async def test_a_late_viewer_begins_with_a_keyframe_made_for_it(bench: Bench) ->
     assert first.id.seq == 2 and first.packet.is_keyframe
 
 
-async def test_viewers_that_come_close_together_share_a_keyframe(bench: Bench) -> None:
+async def test_viewers_added_close_together_share_a_keyframe(bench: Bench) -> None:
     bench.video.add_viewer(Codec.VP8)
     await bench.show()
     late = []
@@ -69,7 +69,7 @@ async def test_viewers_that_come_close_together_share_a_keyframe(bench: Bench) -
     assert [(await viewer.next()).id.seq for viewer in late] == [4, 4, 4]
 
 
-async def test_a_viewer_that_joins_in_the_middle_of_an_encode_waits_for_its_keyframe(bench: Bench) -> None:
+async def test_a_viewer_added_during_an_encode_waits_for_a_keyframe(bench: Bench) -> None:
     gate = bench.gate_encoder()
     first = bench.video.add_viewer(Codec.VP8)
     for number in range(2):
@@ -89,7 +89,7 @@ async def test_a_viewer_that_joins_in_the_middle_of_an_encode_waits_for_its_keyf
     assert encoded.packet.is_keyframe and encoded.id.seq == 2
 
 
-async def test_a_viewer_that_joins_while_the_source_rests_gets_the_last_frame(bench: Bench) -> None:
+async def test_a_viewer_added_while_the_source_is_idle_gets_the_newest_frame(bench: Bench) -> None:
     bench.video.add_viewer(Codec.VP8)
     await bench.show()
     late = bench.video.add_viewer(Codec.VP8)
@@ -99,9 +99,7 @@ async def test_a_viewer_that_joins_while_the_source_rests_gets_the_last_frame(be
     assert bench.stats.frames_repeated == 1
 
 
-async def test_a_frame_that_the_source_has_forgotten_is_not_shown_again(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_cleared_frame_is_not_repeated(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.video.add_viewer(Codec.VP8)
     await bench.show()
     bench.source.clear()
@@ -132,7 +130,7 @@ async def test_losses_bring_at_most_one_keyframe_in_250_ms(bench: Bench) -> None
     assert bench.stats.losses == {Loss.REPORTED: 3, Loss.UNSERVED: 3}
 
 
-async def test_a_viewer_that_lost_its_reference_gets_nothing_before_the_next_keyframe(bench: Bench) -> None:
+async def test_after_a_loss_a_viewer_gets_nothing_before_a_keyframe(bench: Bench) -> None:
     unlucky, lucky = bench.video.add_viewer(Codec.VP8), bench.video.add_viewer(Codec.VP8)
     await bench.show()
     await bench.show()
@@ -145,7 +143,7 @@ async def test_a_viewer_that_lost_its_reference_gets_nothing_before_the_next_key
     assert encoded.packet.is_keyframe and encoded.id.seq == 4
 
 
-async def test_a_loss_is_answered_by_a_keyframe_that_is_unsent(bench: Bench) -> None:
+async def test_a_queued_keyframe_serves_a_loss(bench: Bench) -> None:
     viewer = bench.video.add_viewer(Codec.VP8)
     await bench.show()
     viewer.report_loss()
@@ -154,7 +152,7 @@ async def test_a_loss_is_answered_by_a_keyframe_that_is_unsent(bench: Bench) -> 
     assert bench.keyframes == [True, False]
 
 
-async def test_a_viewer_that_cannot_report_losses_gets_keyframes_by_the_clock(bench: Bench) -> None:
+async def test_a_blind_viewer_gets_keyframes_at_intervals(bench: Bench) -> None:
     viewer = bench.video.add_viewer(Codec.VP8, blind=True)
     for _ in range(9):
         await bench.show(after_ms=500)
@@ -162,7 +160,7 @@ async def test_a_viewer_that_cannot_report_losses_gets_keyframes_by_the_clock(be
     assert [i for i, key in enumerate(bench.keyframes) if key] == [0, 4, 8]
 
 
-async def test_a_late_sender_skips_to_a_new_keyframe_and_holds_up_nobody(bench: Bench) -> None:
+async def test_an_overflowed_queue_continues_with_a_keyframe_without_effect_on_others(bench: Bench) -> None:
     slow, quick = bench.video.add_viewer(Codec.VP8), bench.video.add_viewer(Codec.VP8)
     for _ in range(12):
         await bench.show(after_ms=100)
@@ -175,7 +173,7 @@ async def test_a_late_sender_skips_to_a_new_keyframe_and_holds_up_nobody(bench: 
     assert encoded.packet.is_keyframe and encoded.id.seq == 12
 
 
-async def test_frames_that_nobody_has_room_for_are_left_out(bench: Bench) -> None:
+async def test_frames_are_skipped_while_no_queue_has_room(bench: Bench) -> None:
     viewer = bench.video.add_viewer(Codec.VP8)
     for _ in range(4):
         await bench.show()
@@ -188,7 +186,7 @@ async def test_frames_that_nobody_has_room_for_are_left_out(bench: Bench) -> Non
     assert bench.keyframes == [True, False, False, False, False] and not bench.stats.losses
 
 
-async def test_the_last_viewer_turns_the_light_off_and_the_next_one_on(bench: Bench) -> None:
+async def test_the_stream_stops_with_the_last_viewer_and_starts_with_the_next(bench: Bench) -> None:
     viewer = bench.video.add_viewer(Codec.VP8)
     await bench.show()
     viewer.close()
@@ -247,7 +245,7 @@ async def test_a_published_frame_is_encoded_in_the_next_turn_of_the_loop(bench: 
         assert sum("video" in task.get_name() for task in asyncio.all_tasks()) == 1
 
 
-async def test_a_frame_is_stamped_with_its_arrival_also_while_the_encoder_is_busy(bench: Bench) -> None:
+async def test_a_frame_is_stamped_with_its_arrival_while_the_encoder_is_busy(bench: Bench) -> None:
     gate = bench.gate_encoder()
     viewer = bench.video.add_viewer(Codec.VP8)
     bench.source.publish(frame(0))
@@ -273,7 +271,7 @@ async def test_only_the_newest_frame_is_encoded(bench: Bench) -> None:
     assert [(await viewer.next()).packet.is_keyframe for _ in range(2)] == [True, False]
 
 
-async def test_a_frame_whose_epoch_ends_during_its_encode_reaches_nobody(bench: Bench) -> None:
+async def test_a_frame_whose_epoch_ends_during_its_encode_is_not_sent(bench: Bench) -> None:
     gate = bench.gate_encoder()
     viewer = bench.video.add_viewer(Codec.VP8)
     for number in range(3):
@@ -287,7 +285,7 @@ async def test_a_frame_whose_epoch_ends_during_its_encode_reaches_nobody(bench: 
             assert encoded.packet.is_keyframe and encoded.id.seq == number
 
 
-async def test_a_frame_whose_epoch_ends_before_its_encode_costs_nothing(bench: Bench) -> None:
+async def test_a_frame_whose_epoch_ends_before_its_encode_is_not_encoded(bench: Bench) -> None:
     gate = bench.gate_encoder()
     viewer = bench.video.add_viewer(Codec.VP8)
     bench.source.publish(frame(0))
@@ -305,7 +303,7 @@ async def test_a_frame_whose_epoch_ends_before_its_encode_costs_nothing(bench: B
 
 
 @pytest.mark.parametrize("late_by", [0, 1])
-async def test_unsent_packets_end_with_their_epoch(bench: Bench, late_by: int) -> None:
+async def test_queued_packets_end_with_their_epoch(bench: Bench, late_by: int) -> None:
     viewer = bench.video.add_viewer(Codec.VP8)
     await bench.show()
     await viewer.next()
@@ -323,7 +321,7 @@ async def test_unsent_packets_end_with_their_epoch(bench: Bench, late_by: int) -
     assert encoded.packet.is_keyframe and encoded.id.epoch == 3 and encoded.id.seq == 20
 
 
-async def test_a_source_that_is_over_ends_the_viewer_without_an_error(bench: Bench) -> None:
+async def test_a_closed_source_ends_a_new_viewer_without_an_error(bench: Bench) -> None:
     bench.source.close()
     with pytest.raises(StreamEnded) as ended:
         await bench.video.add_viewer(Codec.VP8).next()
@@ -338,7 +336,7 @@ async def test_codecs_have_encoders_of_their_own(bench: Bench) -> None:
     assert bench.video.stats[Codec.H264, Tier.FULL].viewers == 1
 
 
-async def test_a_closed_video_ends_whoever_comes() -> None:
+async def test_a_closed_video_ends_a_new_viewer() -> None:
     video = SharedVideo(FramePublisher())
     video.add_viewer(Codec.H264)
     await video.close()

@@ -30,7 +30,7 @@ class Room:
         self.clock = ManualClock()
         self.arbiter: TierController[str] = TierController(self.clock)
         self.links = {name: Link(capacity) for name, capacity in capacities.items()}
-        self.seats = {name: self.arbiter.join(name) for name in capacities}
+        self.seats = {name: self.arbiter.add_viewer(name) for name in capacities}
         self.moves: list[tuple[int, str, Tier]] = []
         self.second = 0
 
@@ -44,20 +44,20 @@ class Room:
             for name, link in self.links.items():
                 sent = self.rate(name)
                 estimate = link.receive(sent)
-                self.arbiter.hear_round_trip(name, link.round_trip, sent)
-                self.arbiter.hear_estimate(name, estimate, sent)
+                self.arbiter.on_round_trip(name, link.round_trip, sent)
+                self.arbiter.on_estimate(name, estimate, sent)
             for name, tier in self.arbiter.decide(FULL).items():
                 self.moves.append((self.second, name, tier))
 
 
-def test_the_tiers_are_a_half_and_a_quarter_of_the_rate_and_the_least_is_small() -> None:
+def test_the_tiers_have_the_full_half_and_quarter_rate() -> None:
     arbiter: TierController[str] = TierController(ManualClock())
     assert [arbiter.rate(tier, FULL) for tier in Tier] == [2_000_000, 1_000_000, 500_000]
     assert [tier.scale for tier in Tier] == [1, 1, 2]
     assert arbiter.rate(Tier.QUARTER, 20_000) == 20_000
 
 
-def test_who_is_alone_keeps_the_full_tier_at_the_rate_of_the_link() -> None:
+def test_a_single_viewer_keeps_the_full_tier_at_the_rate_of_its_link() -> None:
     room = Room(one=10_000_000)
     room.run(20)
     assert room.rate("one") == FULL
@@ -67,7 +67,7 @@ def test_who_is_alone_keeps_the_full_tier_at_the_rate_of_the_link() -> None:
     for _ in range(30):
         room.run(1)
         rates.append(room.rate("one"))
-    assert 0.7e6 < min(rates) and sum(rates) / len(rates) < 1.15e6
+    assert min(rates) > 0.7e6 and sum(rates) / len(rates) < 1.15e6
     room.links["one"].capacity = 10_000_000
     room.run(7)
     assert room.rate("one") > 0.7 * FULL
@@ -76,7 +76,7 @@ def test_who_is_alone_keeps_the_full_tier_at_the_rate_of_the_link() -> None:
     assert room.moves == []
 
 
-def test_who_is_alone_and_can_take_very_little_gets_the_small_picture_and_comes_back() -> None:
+def test_a_single_viewer_with_a_very_slow_link_gets_the_small_picture_for_a_time() -> None:
     room = Room(one=10_000_000)
     room.run(2)
     room.links["one"].capacity = 300_000
@@ -88,7 +88,7 @@ def test_who_is_alone_and_can_take_very_little_gets_the_small_picture_and_comes_
     assert room.seats["one"].tier is Tier.FULL and room.rate("one") == FULL
 
 
-def test_a_slow_viewer_moves_down_and_nobody_else_notices() -> None:
+def test_a_slow_viewer_moves_down_without_effect_on_others() -> None:
     room = Room(fast=10_000_000, slow=10_000_000, other=10_000_000)
     room.run(20)
     room.links["slow"].capacity = 1_100_000
@@ -107,7 +107,7 @@ def test_a_much_slower_viewer_moves_down_two_tiers_at_once() -> None:
     assert room.moves == [(21, "slow", Tier.QUARTER)]
 
 
-def test_trials_that_fail_become_rare() -> None:
+def test_failing_trials_become_rare() -> None:
     room = Room(fast=10_000_000, slow=1_100_000)
     room.run(180)
     trials = [second for second, _, tier in room.moves if tier is Tier.FULL]
@@ -126,7 +126,7 @@ def test_a_viewer_whose_link_has_recovered_moves_up_again() -> None:
     assert room.rate("slow") == FULL
 
 
-def test_a_viewer_that_can_take_nearly_the_rate_stays_and_lowers_it_a_little() -> None:
+def test_a_slightly_slower_viewer_stays_and_lowers_the_rate_a_little() -> None:
     room = Room(fast=10_000_000, nearly=1_950_000)
     rates = []
     for _ in range(60):
@@ -136,11 +136,11 @@ def test_a_viewer_that_can_take_nearly_the_rate_stays_and_lowers_it_a_little() -
     assert "fast" not in {name for _, name, _ in room.moves}
 
 
-def test_the_last_one_left_may_have_the_full_tier_at_its_own_rate() -> None:
+def test_the_last_viewer_gets_the_full_tier_at_its_own_rate() -> None:
     room = Room(fast=10_000_000, slow=700_000)
     room.run(10)
     del room.links["fast"]
-    room.arbiter.leave("fast")
+    room.arbiter.remove_viewer("fast")
     room.run(60)
     assert room.seats["slow"].tier is Tier.FULL
     assert 450_000 < room.rate("slow") < 1_200_000
@@ -150,17 +150,17 @@ def test_loss_moves_a_viewer_down_too() -> None:
     room = Room(fast=10_000_000, lossy=10_000_000)
     for _ in range(4):
         room.run(1)
-        room.arbiter.hear_loss("lossy", 0.3, room.rate("lossy"))
+        room.arbiter.on_loss("lossy", 0.3, room.rate("lossy"))
     room.run(1)
     assert room.seats["lossy"].tier is not Tier.FULL and room.rate("fast") == FULL
 
 
-def test_reports_of_those_who_have_left_are_nothing() -> None:
+def test_reports_of_removed_viewers_are_ignored() -> None:
     arbiter: TierController[str] = TierController(ManualClock())
-    arbiter.join("one")
-    arbiter.leave("one")
-    arbiter.leave("one")
-    arbiter.hear_estimate("one", 1000, 1_000_000)
-    arbiter.hear_loss("one", 0.5, 1_000_000)
-    arbiter.hear_round_trip("one", 0.5, 1_000_000)
+    arbiter.add_viewer("one")
+    arbiter.remove_viewer("one")
+    arbiter.remove_viewer("one")
+    arbiter.on_estimate("one", 1000, 1_000_000)
+    arbiter.on_loss("one", 0.5, 1_000_000)
+    arbiter.on_round_trip("one", 0.5, 1_000_000)
     assert arbiter.decide(FULL) == {}

@@ -22,12 +22,12 @@ def port_of(transport: asyncio.DatagramTransport) -> int:
 
 
 @pytest.mark.parametrize(("text", "ports"), [("50000-50100", (50000, 50100)), (" 7 - 8 ", (7, 8)), ("9", (9, 9))])
-def test_a_range_is_read(text: str, ports: tuple[int, int]) -> None:
+def test_a_range_is_parsed(text: str, ports: tuple[int, int]) -> None:
     assert UdpPorts.parse(text) == UdpPorts(*ports)
 
 
 @pytest.mark.parametrize("text", ["", "a-b", "50000:50100", "5-", "-5", "0-5", "9-8", "1-65536", "1-2-3"])
-def test_what_is_no_range_is_quoted(text: str) -> None:
+def test_an_invalid_range_is_quoted(text: str) -> None:
     with pytest.raises(ValueError, match="udp_ports must") as error:
         UdpPorts.parse(text)
     assert f"got '{text}'" in str(error.value)
@@ -53,27 +53,27 @@ async def test_all_ports_of_the_range_are_used_and_no_others() -> None:
         transport.close()
 
 
-async def test_only_binds_to_any_port_in_the_same_task_are_changed() -> None:
+async def test_only_binds_to_port_0_in_the_same_task_are_affected() -> None:
     ports = free_ports(2)
     elsewhere = ports.last + 1
 
-    async def bind_apart() -> int:
+    async def bind_outside() -> int:
         transport = await bind()
         transport.close()
         return port_of(transport)
 
-    apart = asyncio.create_task(bind_apart())
+    outside = asyncio.create_task(bind_outside())
     with binding_within(ports):
         chosen = await bind(elsewhere)
         assert port_of(chosen) == elsewhere
-        assert await apart not in (ports.first, ports.last)
+        assert await outside not in (ports.first, ports.last)
     after = await bind()
     assert port_of(after) not in (ports.first, ports.last)
     chosen.close()
     after.close()
 
 
-async def test_a_loop_that_cannot_be_taught_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unsupported_event_loop_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     class Sealed:
         __slots__ = ()
 

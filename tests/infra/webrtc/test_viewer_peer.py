@@ -20,12 +20,13 @@ from realtime_engine.infra.publisher import FramePublisher
 from realtime_engine.infra.webrtc import (
     BadCandidateError,
     BadOfferError,
-    CloseReason,
     NoCandidatesError,
     PeerClosedError,
+    PeerOptions,
     PeerTimeouts,
     SharedVideo,
     Tier,
+    ViewerCloseReason,
     ViewerPeer,
     WebRtcReceiver,
 )
@@ -38,7 +39,7 @@ BOTH = pytest.mark.parametrize("codec", list(Codec))
 class Viewer:
     """Both ends of one viewer's connection."""
 
-    def __init__(self, receiver: WebRtcReceiver, peer: ViewerPeer, reasons: asyncio.Queue[CloseReason]) -> None:
+    def __init__(self, receiver: WebRtcReceiver, peer: ViewerPeer, reasons: asyncio.Queue[ViewerCloseReason]) -> None:
         self.receiver = receiver
         self.peer = peer
         self.reasons = reasons
@@ -59,7 +60,7 @@ async def connect() -> AsyncIterator[Any]:
 
     async def connect(video: SharedVideo, codec: Codec = Codec.VP8, **options: Any) -> Viewer:
         receiver = WebRtcReceiver(codecs=[codec])
-        reasons: asyncio.Queue[CloseReason] = asyncio.Queue()
+        reasons: asyncio.Queue[ViewerCloseReason] = asyncio.Queue()
         options.setdefault("on_controls", lambda text: [])
         peer = await ViewerPeer.from_offer(
             await receiver.offer(), source=video, on_closed=reasons.put_nowait, **options
@@ -74,7 +75,7 @@ async def connect() -> AsyncIterator[Any]:
 
 
 async def identified(viewer: Viewer, count: int) -> list[Any]:
-    """The next frames whose identity was told."""
+    """The next frames with an identity."""
     frames: list[Any] = []
     while len(frames) < count:
         frame = await viewer.receiver.next_frame()
@@ -84,7 +85,7 @@ async def identified(viewer: Viewer, count: int) -> list[Any]:
 
 
 @BOTH
-async def test_the_pictures_arrive_and_say_which_they_are(source: FramePublisher, connect: Any, codec: Codec) -> None:
+async def test_pictures_arrive_with_their_identity(source: FramePublisher, connect: Any, codec: Codec) -> None:
     async with Player(source) as player:
         viewer = await connect(shared(source), codec)
         await viewer.receiver.channel_open()
@@ -114,9 +115,7 @@ async def test_two_viewers_share_one_encode(source: FramePublisher, connect: Any
 
 
 @BOTH
-async def test_a_late_viewer_starts_at_a_keyframe_made_for_it(
-    source: FramePublisher, connect: Any, codec: Codec
-) -> None:
+async def test_a_late_viewer_starts_at_a_new_keyframe(source: FramePublisher, connect: Any, codec: Codec) -> None:
     video = shared(source)
     async with Player(source) as player:
         first = await connect(video, codec)
@@ -162,7 +161,7 @@ async def answered(source: FramePublisher, extension: str, connect: Any, monkeyp
     return viewer
 
 
-async def test_every_packet_asks_to_be_shown_at_once(
+async def test_every_packet_has_a_playout_delay_of_zero(
     source: FramePublisher, connect: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     viewer = await answered(source, f"7 {PLAYOUT}", connect, monkeypatch)
@@ -187,7 +186,7 @@ async def test_every_packet_asks_to_be_shown_at_once(
 
 
 @pytest.mark.parametrize("extension", [f"7 {AUDIO_LEVEL}", f"15 {PLAYOUT}"])
-async def test_a_viewer_that_cannot_read_the_playout_delay_is_not_sent_it(
+async def test_the_playout_delay_is_sent_only_if_offered(
     source: FramePublisher, extension: str, connect: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     viewer = await answered(source, extension, connect, monkeypatch)
@@ -196,7 +195,7 @@ async def test_a_viewer_that_cannot_read_the_playout_delay_is_not_sent_it(
         await viewer.receiver.next_frame()
 
 
-async def test_controls_reach_the_server_and_replies_the_viewer(source: FramePublisher, connect: Any) -> None:
+async def test_controls_and_replies_use_the_data_channel(source: FramePublisher, connect: Any) -> None:
     def answer(text: str) -> list[str]:
         if text == "break":
             raise RuntimeError("broken on purpose")
@@ -222,7 +221,7 @@ async def test_other_channels_are_closed(source: FramePublisher, connect: Any, o
     await closed.wait()
 
 
-async def test_the_server_tells_its_own_identity_message_or_none(source: FramePublisher, connect: Any) -> None:
+async def test_the_identity_message_can_be_replaced_or_omitted(source: FramePublisher, connect: Any) -> None:
     def message(rtp: int, frame_id: Any) -> str | None:
         return f"frame {frame_id.seq}" if frame_id.seq % 2 else None
 
@@ -238,7 +237,7 @@ async def test_closing_the_server_side_ends_the_viewer(source: FramePublisher, c
         viewer = await connect(video)
         await viewer.receiver.next_frame()
         await asyncio.gather(viewer.peer.close(), viewer.peer.close())
-        assert await viewer.reasons.get() is CloseReason.SERVER
+        assert await viewer.reasons.get() is ViewerCloseReason.SERVER
         await viewer.receiver.ended()
         with pytest.raises(PeerClosedError):
             while True:
@@ -255,7 +254,7 @@ async def test_closing_the_viewer_side_ends_the_server(source: FramePublisher, c
         viewer = await connect(video)
         await viewer.receiver.next_frame()
         await viewer.receiver.close()
-        assert await viewer.reasons.get() is CloseReason.VIEWER
+        assert await viewer.reasons.get() is ViewerCloseReason.VIEWER
     assert video.stats[Codec.VP8, Tier.FULL].viewers == 0
     await viewer.peer.close()
     assert viewer.reasons.empty()
@@ -266,7 +265,7 @@ async def test_the_end_of_the_session_ends_its_viewers(source: FramePublisher, c
         viewer = await connect(shared(source))
         await viewer.receiver.next_frame()
     source.close()
-    assert await viewer.reasons.get() is CloseReason.SOURCE_ENDED
+    assert await viewer.reasons.get() is ViewerCloseReason.SOURCE_ENDED
     await viewer.receiver.ended()
 
 
@@ -286,7 +285,7 @@ async def test_an_error_in_the_video_closes_the_connection(
             monkeypatch.setattr(factory.made[0], "encode", broken)
         else:
             monkeypatch.setattr("realtime_engine.infra.webrtc.sender.sent_timestamp", broken)
-        assert await viewer.reasons.get() is CloseReason.FAILED
+        assert await viewer.reasons.get() is ViewerCloseReason.FAILED
         await viewer.receiver.ended()
     assert "broken on purpose" in caplog.text
 
@@ -302,21 +301,21 @@ async def test_closing_while_it_connects_leaves_nothing_running(source: FramePub
     await until(lambda: asyncio.all_tasks() <= before, pause_s=0.01)
 
 
-async def test_a_viewer_that_never_comes_is_given_up(source: FramePublisher) -> None:
+async def test_a_viewer_that_never_connects_is_disconnected(source: FramePublisher) -> None:
     receiver = WebRtcReceiver()
-    reasons: asyncio.Queue[CloseReason] = asyncio.Queue()
+    reasons: asyncio.Queue[ViewerCloseReason] = asyncio.Queue()
     await ViewerPeer.from_offer(
         await receiver.offer(),
         source=shared(source),
         on_controls=lambda text: [],
         on_closed=reasons.put_nowait,
-        timeouts=PeerTimeouts(connect_s=0.2),
+        options=PeerOptions(timeouts=PeerTimeouts(connect_s=0.2)),
     )
-    assert await reasons.get() is CloseReason.NEVER_CONNECTED
+    assert await reasons.get() is ViewerCloseReason.NEVER_CONNECTED
     await receiver.close()
 
 
-async def test_a_killed_viewer_is_noticed(source: FramePublisher) -> None:
+async def test_a_killed_viewer_is_detected(source: FramePublisher) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -326,27 +325,27 @@ async def test_a_killed_viewer_is_noticed(source: FramePublisher) -> None:
         env=environment,
     )
     assert process.stdin and process.stdout
-    reasons: asyncio.Queue[CloseReason] = asyncio.Queue()
+    reasons: asyncio.Queue[ViewerCloseReason] = asyncio.Queue()
     video = shared(source)
     peer = await ViewerPeer.from_offer(
         json.loads(await process.stdout.readline()),
         source=video,
         on_controls=lambda text: [],
         on_closed=reasons.put_nowait,
-        timeouts=PeerTimeouts(silence_s=2.5),
+        options=PeerOptions(timeouts=PeerTimeouts(silence_s=2.5)),
     )
     async with Player(source):
         process.stdin.write(json.dumps(peer.answer).encode() + b"\n")
         for _ in range(3):
             assert b"frame of 320x180" in await process.stdout.readline()
         process.send_signal(signal.SIGKILL)
-        assert await reasons.get() is CloseReason.VANISHED
+        assert await reasons.get() is ViewerCloseReason.VANISHED
     await process.communicate()
     assert video.stats[peer.codec, Tier.FULL].viewers == 0
 
 
 def count_open_files() -> int:
-    """Of this process; 0 where that cannot be told."""
+    """Of this process; 0 if unknown."""
     folder = Path("/proc/self/fd")
     return len(list(folder.iterdir())) if folder.is_dir() else 0
 
@@ -360,7 +359,7 @@ async def test_a_refused_offer_leaves_nothing_running(source: FramePublisher, mo
     def broken(self: Any) -> Any:
         raise RuntimeError("broken on purpose")
 
-    reasons: asyncio.Queue[CloseReason] = asyncio.Queue()
+    reasons: asyncio.Queue[ViewerCloseReason] = asyncio.Queue()
     monkeypatch.setattr(ViewerPeer, "_watch", broken)
     with pytest.raises(RuntimeError, match="on purpose"):
         await ViewerPeer.from_offer(
@@ -386,7 +385,9 @@ async def test_an_offer_that_only_aiortc_refuses_is_refused_too(source: FramePub
     await receiver.close()
 
 
-async def test_a_machine_without_addresses_says_so(source: FramePublisher, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_offer_without_local_addresses_is_an_error(
+    source: FramePublisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def no_endpoint(*_: Any, **__: Any) -> Any:
         raise OSError("no free port")
 
@@ -398,13 +399,13 @@ async def test_a_machine_without_addresses_says_so(source: FramePublisher, monke
     await receiver.close()
 
 
-async def test_candidates_may_come_later(source: FramePublisher) -> None:
+async def test_candidates_may_be_trickled(source: FramePublisher) -> None:
     receiver = WebRtcReceiver(codecs=[Codec.VP8])
     lines = (await receiver.offer()).splitlines()
     late = [line for line in lines if line.startswith(("a=candidate", "a=end-of"))]
     offer = "\r\n".join(line for line in lines if line not in late) + "\r\n"
     peer = await ViewerPeer.from_offer(offer, source=shared(source), on_controls=lambda text: [])
-    # only the server can begin: the viewer is not told where it is
+    # only the server can start the checks: the viewer does not know its address
     no_candidates = "\r\n".join(line for line in peer.answer.splitlines() if not line.startswith("a=candidate"))
     await receiver.set_answer(no_candidates + "\r\n")
     ufrag = next(line for line in lines if line.startswith("a=ice-ufrag"))
@@ -419,7 +420,9 @@ async def test_candidates_may_come_later(source: FramePublisher) -> None:
     await peer.close()
 
 
-async def test_a_process_out_of_files_says_so(source: FramePublisher, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_offer_without_file_descriptors_is_an_error(
+    source: FramePublisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def no_file(*_: Any, **__: Any) -> Any:
         raise OSError(24, "Too many open files")
 
@@ -437,8 +440,8 @@ MALFORMED_REMB = RtcpPsfbPacket(
 )  # 255 numbers, none there
 
 
-async def test_no_strangers_datagram_and_no_malformed_report_ends_it(source: FramePublisher, connect: Any) -> None:
-    """An empty datagram has no first byte to go by, and anybody may send one."""
+async def test_malformed_datagrams_and_reports_do_not_end_a_connection(source: FramePublisher, connect: Any) -> None:
+    """An empty datagram has no first byte to demultiplex by, and anyone may send one."""
     stumbled: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: stumbled.append(context))
     async with Player(source):
@@ -457,7 +460,7 @@ async def test_no_strangers_datagram_and_no_malformed_report_ends_it(source: Fra
     assert stumbled == []
 
 
-async def test_what_a_viewer_offers_to_send_is_not_taken(source: FramePublisher) -> None:
+async def test_media_offered_by_a_viewer_is_inactive(source: FramePublisher) -> None:
     """It would be decoded, and its sound would heap up."""
     connection = RTCPeerConnection()
     connection.addTransceiver("video", direction="recvonly")

@@ -15,7 +15,7 @@ from realtime_engine.core.errors import StepFailure
 from realtime_engine.core.stages import StageBatch
 from realtime_engine.integrations.compare.model import CompareModel
 from realtime_engine.integrations.dream.inputs import seed_picture
-from realtime_engine.integrations.dream.level import STEP_S, THEMES, TrueView, first_visitor, level
+from realtime_engine.integrations.dream.level import STEP_S, THEMES, TrueView, level, start_pose
 from realtime_engine.integrations.dream.model import DreamModel
 from realtime_engine.integrations.dream.weights import Weights
 from realtime_engine.integrations.maze.grid import SIZE
@@ -53,7 +53,7 @@ def step(engine: ComposedEngine, **due: Mapping[str, Any]) -> dict[str, Chunk]:
 
 def true_frames(seed: int, theme: str, fps: int) -> Iterator[Chunk]:
     """One picture a frame from one visitor, moved step by step; takes what it is told by ``send``."""
-    motion, visitor = Motion(STEP_S), first_visitor(seed)[None].copy()
+    motion, visitor = Motion(STEP_S), start_pose(seed)[None].copy()
     view = TrueView(HEIGHT, HALF)
     solid = level().grid.solid.reshape(1, SIZE * SIZE)
     told = yield np.zeros(0, np.uint8)
@@ -134,7 +134,7 @@ def test_the_right_is_what_the_dream_shows_by_itself(weights: Weights) -> None:
 def test_other_shapes_stretch_both_alike(weights: Weights) -> None:
     engine = engine_of(weights, 1, height=240)
     attach(engine, a={"seed": 3})
-    wanted = cv2.resize(TrueView(HEIGHT, HALF)(first_visitor(3)[None], np.zeros(1, np.int64))[0], (HALF, 240))
+    wanted = cv2.resize(TrueView(HEIGHT, HALF)(start_pose(3)[None], np.zeros(1, np.int64))[0], (HALF, 240))
     picture = step(engine, a={})["a"][0]
     difference = np.abs(picture[120:, LEFT].astype(int) - wanted[120:, LEFT])
     assert difference.mean() < 2
@@ -203,7 +203,7 @@ def test_who_meets_the_truth_goes_where_the_true_picture_was_taken(
     engine = engine_of(weights)
     attach(engine, a={"seed": 1}, b={"seed": 3})
     walk, motion = {"forward": 1.0, "turn": 0.5}, Motion(STEP_S)
-    visitor = first_visitor(3)[None].copy()
+    visitor = start_pose(3)[None].copy()
     for _ in range(steps):
         step(engine, a={"meet": False}, b={**walk, "meet": False})
         for _ in range(2):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from realtime_engine.integrations.compare.walk import Walk
-from realtime_engine.integrations.dream.level import first_visitor
+from realtime_engine.integrations.dream.level import start_pose
 
 BOTH = np.array([0, 2])
 
@@ -26,7 +26,7 @@ def test_rows_walk_as_they_would_alone() -> None:
         for index, row in enumerate(BOTH.tolist()):
             wanted = alone.go(np.array([row]), ages[:1], [told(row, step)], frames=2, steps=2)
             assert np.array_equal(seen[:, index], wanted[:, 0])
-    assert seen["x"][-1, 0] != first_visitor(4)["x"] or seen["y"][-1, 0] != first_visitor(4)["y"]
+    assert seen["x"][-1, 0] != start_pose(4)["x"] or seen["y"][-1, 0] != start_pose(4)["y"]
 
 
 def test_all_look_straight_ahead() -> None:
@@ -34,7 +34,7 @@ def test_all_look_straight_ahead() -> None:
     walk.enter(0, seed=4)
     seen = walk.go(np.array([0]), np.array([0]), [told(1, 3)], frames=1, steps=1)
     assert seen["pitch"].tolist() == [[0.0]]
-    assert seen["yaw"][0, 0] != first_visitor(4)["yaw"]
+    assert seen["yaw"][0, 0] != start_pose(4)["yaw"]
 
 
 def test_a_step_is_made_again_from_the_same_place() -> None:
@@ -57,4 +57,4 @@ def test_a_row_begins_anew() -> None:
     walk.enter(0, seed=4)
     walk.go(np.array([0]), np.array([0]), [told(1, 3)], frames=1, steps=2)
     walk.enter(0, seed=5)
-    assert walk.visitors(np.array([0]), np.array([0]))[0] == first_visitor(5)
+    assert walk.visitors(np.array([0]), np.array([0]))[0] == start_pose(5)

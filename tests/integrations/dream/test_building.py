@@ -40,11 +40,11 @@ def test_a_start_tells_how_far_it_is(weights: Weights, caplog: pytest.LogCapture
     with caplog.at_level(logging.INFO), listening_to_progress(heard.append):
         build_model(Options(weights=weights.path, **SIZE, threads=1))
     told = [record.getMessage() for record in caplog.records if "warming up" in record.getMessage()]
-    assert told == ["warming up (1/2): looking at pictures", "warming up (2/2): a step of all rows"]
+    assert told == ["warming up (1/2): encoding pictures", "warming up (2/2): stepping all rows"]
     assert heard == [
         ("Reading the weights", None),
-        ("Warming up: looking at pictures", 0.0),
-        ("Warming up: a step of all rows", 0.5),
+        ("Warming up: encoding pictures", 0.0),
+        ("Warming up: stepping all rows", 0.5),
     ]
     assert torch.get_num_threads() == 1
 
@@ -56,13 +56,13 @@ def test_warming_up_changes_no_state_and_shows_everything(weights: Weights, rows
     warm_up(model)
     after = (model._places, model._hidden, model._codes)
     assert all(torch.equal(was, now) for was, now in zip(before, after, strict=True))
-    loads = model.eyes._lifecycle.loads
+    loads = model.picture_encoder._lifecycle.loads
     engine = ComposedEngine(model)
     engine.attach(SessionInit("a", {"seed": 0}))
     for theme in ("ember", "frost", "day"):
         for _ in range(4):
             engine.step({"a": {"theme": theme}})
-    assert model.eyes._lifecycle.loads == loads, "a change of theme loads nothing"
+    assert model.picture_encoder._lifecycle.loads == loads, "a change of theme loads nothing"
 
 
 @pytest.mark.parametrize("rows", ["all", "occupied"])
@@ -126,5 +126,5 @@ def test_a_device_on_which_it_does_not_run(weights: Weights, threads: int, monke
 
 
 def test_weights_of_ones_own_that_are_not_there(tmp_path: Path, threads: int) -> None:
-    with pytest.raises(WeightsError, match="there is no weight file"):
+    with pytest.raises(WeightsError, match="does not exist"):
         build_model(Options(weights=tmp_path / "mine.safetensors"))

@@ -10,9 +10,9 @@ from realtime_engine.integrations.dream.level import (
     THEMES,
     WIDTH,
     TrueView,
-    first_visitor,
     level,
     open_cells,
+    start_pose,
     theme_of,
     wall_textures,
 )
@@ -73,7 +73,7 @@ def test_a_picture_is_that_of_the_plain_renderer(index: int) -> None:
     view = TrueView()
     got = view.at(PLACES[index : index + 1], ALL_THEMES[index : index + 1])[0].astype(int)
     theme = theme_of(THEMES[ALL_THEMES[index]])
-    visitor = first_visitor(0)
+    visitor = start_pose(0)
     visitor["x"], visitor["y"], visitor["yaw"] = PLACES[index]
     large = ReferenceRenderer(level(), theme, 3 * WIDTH, 3 * HEIGHT, wall_textures()).render(visitor)
     plain = cv2.resize(large, (WIDTH, HEIGHT), interpolation=cv2.INTER_AREA)
@@ -102,11 +102,11 @@ def test_pictures_are_kept_when_others_are_rendered() -> None:
 def test_a_walk_begins_in_the_middle_of_a_cell_with_two_open_cells_ahead() -> None:
     solid, places = level().grid.solid, set()
     for seed in range(40):
-        visitor = first_visitor(seed)
+        visitor = start_pose(seed)
         x, y, quarter = float(visitor["x"]) - 0.5, float(visitor["y"]) - 0.5, float(visitor["yaw"]) * 4
         assert (x % 1, y % 1, quarter % 1) == (0, 0, 0)
         dx, dy = HEADINGS[int(quarter)]
         assert not any(solid[int(y) + k * dy, int(x) + k * dx] for k in range(3))
-        assert np.array_equal(first_visitor(seed), visitor)
+        assert np.array_equal(start_pose(seed), visitor)
         places.add((x, y, quarter))
     assert len(places) > 10

@@ -14,7 +14,7 @@ from realtime_engine import ComposedEngine, SessionInit
 from realtime_engine.core.errors import StepFailure
 from realtime_engine.core.stages import StageBatch
 from realtime_engine.integrations.dream import model as dream_model
-from realtime_engine.integrations.dream.inference import Seen, dream_noise
+from realtime_engine.integrations.dream.inference import PictureEncoding, dream_noise
 from realtime_engine.integrations.dream.level import HEIGHT, THEMES, WIDTH
 from realtime_engine.integrations.dream.model import DreamModel
 from realtime_engine.integrations.dream.weights import Weights
@@ -289,16 +289,16 @@ def test_a_bad_conditioning_is_refused_by_name(make: Make, given: dict[str, Any]
 @pytest.mark.parametrize(
     ("option", "text"),
     [
-        ({"max_sessions": 0}, "max_sessions must be a whole number of 1 or more, got 0"),
-        ({"frames_per_chunk": 0}, "frames_per_chunk must be a whole number of 1 or more, got 0"),
-        ({"width": -4}, "width must be a whole number of 1 or more, got -4"),
-        ({"height": 1.5}, "height must be a whole number of 1 or more, got 1.5"),
+        ({"max_sessions": 0}, "max_sessions must be an integer of 1 or more, got 0"),
+        ({"frames_per_chunk": 0}, "frames_per_chunk must be an integer of 1 or more, got 0"),
+        ({"width": -4}, "width must be an integer of 1 or more, got -4"),
+        ({"height": 1.5}, "height must be an integer of 1 or more, got 1.5"),
         ({"fps": 20}, "fps must divide 30, got 20"),
         ({"fps": 0}, "fps must divide 30, got 0"),
         ({"fps": 60}, "fps must divide 30, got 60"),
         ({"rows": "some"}, "rows must be 'all' or 'occupied', got 'some'"),
-        ({"device": "gpu"}, "device must be a device of torch, such as 'cpu' or 'cuda', got 'gpu'"),
-        ({"device": ""}, "device must be a device of torch"),
+        ({"device": "gpu"}, "device must be a torch device such as 'cpu' or 'cuda', got 'gpu'"),
+        ({"device": ""}, "device must be a torch device"),
     ],
 )
 def test_an_option_that_cannot_be_is_refused_by_name(weights: Weights, option: dict[str, Any], text: str) -> None:
@@ -376,7 +376,7 @@ def test_a_new_theme_changes_the_code_of_its_row_alone(make: Make, lanes: str) -
     others = [number for number in range(3) if number != row]
     assert torch.equal(walk.model._codes[others], before[others])
     assert not torch.equal(walk.model._codes[row], before[row])
-    assert torch.equal(walk.model._codes[row], walk.model.eyes.codes_of(["frost"])[0])
+    assert torch.equal(walk.model._codes[row], walk.model.picture_encoder.codes_of(["frost"])[0])
 
 
 @pytest.mark.parametrize("order", [("seed", "encode", "step"), ("encode", "seed", "step"), ("step", "seed", "encode")])
@@ -399,13 +399,13 @@ def test_torch_modes_of_lanes_do_not_get_in_each_others_way(make: Make, lanes: s
 def test_two_lanes_may_look_at_once(make: Make) -> None:
     """Pictures of seeds and themes come from one renderer."""
     model, alone = make(1), make(1)
-    wanted = [alone.eyes.codes_of([theme])[0] for theme in THEMES]
+    wanted = [alone.picture_encoder.codes_of([theme])[0] for theme in THEMES]
     together = threading.Barrier(3)
     codes: dict[int, torch.Tensor] = {}
 
     def look(number: int) -> None:
         together.wait(10)
-        codes[number] = model.eyes.codes_of([THEMES[number]])[0]
+        codes[number] = model.picture_encoder.codes_of([THEMES[number]])[0]
 
     threads = [threading.Thread(target=look, args=(number,)) for number in range(3)]
     for thread in threads:
@@ -447,9 +447,9 @@ def test_meeting_goes_only_where_the_picture_fits_better(
     there = torch.tensor([5.5, 3.5, 0.0, 1.0])
     place = here if better == "here" else there
     with torch.inference_mode():
-        picture = model._dreamer.decode(model._dreamer.see(place[None], model._codes[1:2]))[0]
-    look = Seen(there, model._codes[1].clone())
-    monkeypatch.setattr(model.eyes, "look", lambda pictures: [look for _ in pictures])
+        picture = model._dreamer.decode(model._dreamer.predict(place[None], model._codes[1:2]))[0]
+    look = PictureEncoding(there, model._codes[1].clone())
+    monkeypatch.setattr(model.picture_encoder, "encode", lambda pictures: [look for _ in pictures])
     batch = StageBatch({0: None, 1: "one"}, {"one": {}}, {"one"}, {1: 0})
-    model.meet(batch, {1: picture})
+    model.align(batch, {1: picture})
     assert torch.equal(model._places[1], place)

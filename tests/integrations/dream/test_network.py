@@ -24,7 +24,7 @@ from realtime_engine.integrations.dream.network import (
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, True, "8", None])
 def test_sizes_are_whole_numbers(value: Any) -> None:
-    with pytest.raises(ValueError, match="field_width must be a whole number of 1 or more, got"):
+    with pytest.raises(ValueError, match="field_width must be an integer of 1 or more, got"):
         DreamSizes(field_width=value)
 
 

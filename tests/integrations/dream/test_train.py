@@ -53,14 +53,14 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def interrupt_at(monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
     """Ctrl-C while this batch, counted from 1 over both parts, is learned from."""
-    learn, batches = training._learn, iter(range(1, 1000))
+    learn, batches = training._optimize, iter(range(1, 1000))
 
     def interrupted(*arguments: Any, **settings: Any) -> float:
         if next(batches) == batch:
             raise KeyboardInterrupt
         return learn(*arguments, **settings)
 
-    monkeypatch.setattr(training, "_learn", interrupted)
+    monkeypatch.setattr(training, "_optimize", interrupted)
 
 
 def told(capsys: pytest.CaptureFixture[str]) -> str:
@@ -71,7 +71,7 @@ def test_a_smoke_run_goes_the_whole_way(tmp_path: Path, capsys: pytest.CaptureFi
     """With the network as large as it is, from nothing to weights that load."""
     out = tmp_path / "new" / "dream"
     assert main(["--smoke", "--out", str(out), "--seed", "3"]) == 0
-    assert f"weights and card are in {out}".replace(" ", "") in told(capsys).replace(" ", "")
+    assert f"weights and model card are in {out}".replace(" ", "") in told(capsys).replace(" ", "")
     assert {path.name for path in out.iterdir()} == WRITTEN
     weights = Weights(out / "dream.safetensors")
     assert weights.sizes == DreamSizes() and weights.metadata["themes"] == "day, ember, frost"
@@ -102,7 +102,7 @@ def test_ctrl_c_says_how_to_go_on_and_going_on_works(
         assert main(["--smoke", "--out", str(stopped)]) == 130
     assert {path.name for path in stopped.iterdir()} == {"checkpoint.pt"}
     message = told(capsys).replace(" ", "")
-    assert f"stopped; the same command goes on from {stopped / 'checkpoint.pt'}".replace(" ", "") in message
+    assert f"stopped; the same command resumes from {stopped / 'checkpoint.pt'}".replace(" ", "") in message
     assert main(["--smoke", "--out", str(stopped)]) == 0
     one, other = (load_file(folder / "dream.safetensors") for folder in (whole, stopped))
     assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
@@ -115,7 +115,7 @@ def test_ctrl_c_in_the_first_round_says_that_nothing_is_kept(
 ) -> None:
     interrupt_at(monkeypatch, 2)
     assert main(["--smoke", "--out", str(tmp_path)]) == 130
-    assert "begins anew, since no round was finished" in told(capsys)
+    assert "starts over, because no checkpoint was written" in told(capsys)
     assert not list(tmp_path.iterdir())
 
 
@@ -129,7 +129,7 @@ def test_a_checkpoint_of_other_settings_is_refused(
     before = (tmp_path / "checkpoint.pt").read_bytes()
     capsys.readouterr()
     assert main(["--smoke", "--out", str(tmp_path), "--seed", "1", "--no-bfloat16"]) == 1
-    assert "other settings (bfloat16, seed): give the same, or another folder" in told(capsys)
+    assert "other settings (bfloat16, seed): use the same settings or another folder" in told(capsys)
     assert (tmp_path / "checkpoint.pt").read_bytes() == before
 
 
@@ -138,20 +138,20 @@ def test_a_damaged_checkpoint_is_an_error_in_a_sentence(tmp_path: Path, capsys: 
     assert main(["--smoke", "--out", str(tmp_path)]) == 1
     message = told(capsys)
     assert message.startswith("error: ") and "Traceback" not in message
-    assert "is no checkpoint of this training, or damaged" in message and "remove it to begin anew" in message
+    assert "is not a checkpoint of this training or is damaged" in message and "remove it to start over" in message
 
 
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (["--device", "nowhere"], "device must be a device of torch"),
+        (["--device", "nowhere"], "device must be a torch device"),
         (["--device", "meta"], "--device must be cpu, cuda or cuda:NUMBER, got 'meta'"),
         (
             ["--device", "cuda:99"],
-            "--device cuda:99 cannot be had: the number of CUDA devices that torch finds here is",
+            "--device cuda:99 is not available: the number of CUDA devices found is",
         ),
-        (["--seed", "-1"], "seed must be a whole number of 0 or more (below 2**63), got -1"),
-        (["--dynamics-steps", "0"], "dynamics_steps must be a whole number of 1 or more (below 2**63), got 0"),
+        (["--seed", "-1"], "seed must be an integer of 0 or more (below 2**63), got -1"),
+        (["--dynamics-steps", "0"], "dynamics_steps must be an integer of 1 or more (below 2**63), got 0"),
         (["--out", __file__], "File exists"),
     ],
 )
@@ -167,7 +167,7 @@ def test_what_cannot_be_is_an_error_in_a_sentence(
 def test_a_folder_that_cannot_be_written_is_told_before_the_training(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training, "_learn", lambda *_, **__: pytest.fail("it has begun"))
+    monkeypatch.setattr(training, "_optimize", lambda *_, **__: pytest.fail("it has begun"))
     assert main(["--smoke", "--out", "/proc/self/fdinfo"]) == 1
     assert "error: [Errno " in (message := told(capsys)) and "/proc/self/fdinfo" in message
 
@@ -177,18 +177,18 @@ def test_a_folder_that_cannot_be_written_is_told_before_the_training(
 def test_two_trainings_do_not_share_a_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learn, answers = training._learn, []
+    learn, answers = training._optimize, []
 
     def meanwhile(*arguments: Any, **settings: Any) -> float:
         if not answers:
             answers.append(main(["--smoke", "--seed", "9", "--out", str(tmp_path)]))
         return learn(*arguments, **settings)
 
-    monkeypatch.setattr(training, "_learn", meanwhile)
+    monkeypatch.setattr(training, "_optimize", meanwhile)
     assert main(["--smoke", "--out", str(tmp_path)]) == 0
     assert answers == [1]
     message = told(capsys).replace(" ", "")
-    assert f"another training writes into {tmp_path}: wait for it".replace(" ", "") in message
+    assert f"another training writes to {tmp_path}: wait for it".replace(" ", "") in message
     assert main(["--smoke", "--out", str(tmp_path)]) == 0, "afterwards it is free again"
 
 

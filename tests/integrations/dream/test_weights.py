@@ -19,7 +19,7 @@ from realtime_engine.integrations.dream.weights import Weights, WeightsError, sa
 from .tiny import SIZES, tiny_network, tiny_weights
 
 CPU = torch.device("cpu")
-ADVICE = "train others with: python -m realtime_engine.integrations.dream.train"
+ADVICE = "train new ones with: python -m realtime_engine.integrations.dream.train"
 Tensors = dict[str, Any]
 
 
@@ -108,7 +108,7 @@ def test_numbers_of_any_precision_become_float32(tmp_path: Path, dtype: Any) -> 
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    assert "there is no weight file" in refusal(tmp_path / "dream.safetensors")
+    assert "does not exist" in refusal(tmp_path / "dream.safetensors")
 
 
 def test_a_folder(tmp_path: Path) -> None:
@@ -135,12 +135,12 @@ def test_a_file_that_may_not_be_read(good: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("kept", [0, 4, 100, -1000])
 def test_a_file_that_was_cut_off(good: Path, tmp_path: Path, kept: int) -> None:
     (tmp_path / "cut.safetensors").write_bytes(good.read_bytes()[:kept])
-    assert "is no safetensors file, or damaged" in refusal(tmp_path / "cut.safetensors")
+    assert "is not a safetensors file or is damaged" in refusal(tmp_path / "cut.safetensors")
 
 
 def test_a_file_that_is_something_else(tmp_path: Path) -> None:
     (tmp_path / "noise.safetensors").write_bytes(np.random.default_rng(0).bytes(5000))
-    assert "is no safetensors file, or damaged" in refusal(tmp_path / "noise.safetensors")
+    assert "is not a safetensors file or is damaged" in refusal(tmp_path / "noise.safetensors")
 
 
 def test_weights_of_something_else(tmp_path: Path) -> None:
@@ -152,13 +152,13 @@ def test_weights_of_something_else(tmp_path: Path) -> None:
     ("metadata", "text"),
     [
         ({"format": "realtime-engine dream 2"}, "its format is 'realtime-engine dream 2', expected"),
-        ({"sizes": "{"}, "holds no dream: "),
-        ({"sizes": "[" * 100_000}, "holds no dream: "),
-        ({"sizes": "[1, 2]"}, "holds no dream: "),
+        ({"sizes": "{"}, "is not a dream weight file: "),
+        ({"sizes": "[" * 100_000}, "is not a dream weight file: "),
+        ({"sizes": "[1, 2]"}, "is not a dream weight file: "),
         ({"sizes": '{"height": 3}'}, "height"),
-        ({"sizes": '{"latent": -1}'}, "latent must be a whole number of 1 or more, got -1"),
-        ({"sizes": '{"latent": 2.5}'}, "latent must be a whole number of 1 or more, got 2.5"),
-        ({"sizes": '{"hidden": true}'}, "hidden must be a whole number of 1 or more, got True"),
+        ({"sizes": '{"latent": -1}'}, "latent must be an integer of 1 or more, got -1"),
+        ({"sizes": '{"latent": 2.5}'}, "latent must be an integer of 1 or more, got 2.5"),
+        ({"sizes": '{"hidden": true}'}, "hidden must be an integer of 1 or more, got True"),
     ],
 )
 def test_metadata_that_tell_of_no_dream(spoilt: Callable[..., Path], metadata: dict[str, str], text: str) -> None:
@@ -176,7 +176,7 @@ def test_sizes_beyond_all_bounds_take_no_memory(spoilt: Callable[..., Path], nam
         metadata["sizes"] = json.dumps({**json.loads(metadata["sizes"]), name: size})
 
     text = refusal(spoilt(change))
-    assert "has the shape" in text or "no network has its sizes" in text
+    assert "has the shape" in text or "its sizes are not valid" in text
 
 
 def test_tensors_that_are_missing(spoilt: Callable[..., Path]) -> None:
@@ -193,7 +193,7 @@ def test_tensors_that_are_missing(spoilt: Callable[..., Path]) -> None:
 
 def test_tensors_that_are_too_many(spoilt: Callable[..., Path]) -> None:
     text = refusal(spoilt(lambda tensors, _: tensors.update({"world.sky": torch.zeros(1)})))
-    assert "has world.sky too many" in text
+    assert "has unexpected tensors world.sky" in text
 
 
 def test_a_tensor_of_another_shape(spoilt: Callable[..., Path]) -> None:
@@ -204,7 +204,7 @@ def test_a_tensor_of_another_shape(spoilt: Callable[..., Path]) -> None:
 def test_a_tensor_of_another_type(spoilt: Callable[..., Path]) -> None:
     whole = torch.zeros(3, dtype=torch.int32)
     text = refusal(spoilt(lambda tensors, _: tensors.update({"world.dynamics.decay": whole})))
-    assert "world.dynamics.decay in" in text and "is of the type I32, expected F16 or BF16 or F32 or F64" in text
+    assert "world.dynamics.decay in" in text and "has the dtype I32, expected F16 or BF16 or F32 or F64" in text
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
@@ -213,13 +213,13 @@ def test_numbers_that_are_not_finite(spoilt: Callable[..., Path], name: str, bad
     def change(tensors: Tensors, _: object) -> None:
         tensors[name][1] = bad
 
-    assert f"{name} in " in (text := refusal(spoilt(change))) and "numbers that are not finite" in text
+    assert f"{name} in " in (text := refusal(spoilt(change))) and "values that are not finite" in text
 
 
 def test_a_device_that_is_not_there(good: Path) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a CUDA device")
-    with pytest.raises(WeightsError, match="cannot be put on the device 'cuda' .* choose another device"):
+    with pytest.raises(WeightsError, match="cannot be moved to the device 'cuda' .* choose another device"):
         DreamModel(Weights(good), device="cuda")
 
 

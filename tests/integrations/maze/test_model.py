@@ -86,7 +86,7 @@ def test_a_bad_seed_is_named_and_touches_no_other_row(seed: Any) -> None:
 
 
 def test_a_bad_prompt_is_named() -> None:
-    with pytest.raises(ValueError, match="prompt must be a text, got 5"):
+    with pytest.raises(ValueError, match="prompt must be a string, got 5"):
         MazeModel(1, **SIZE).seed({0: {"prompt": 5}})
 
 

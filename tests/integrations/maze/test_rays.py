@@ -5,16 +5,16 @@ import pytest
 
 from realtime_engine.integrations.maze.grid import SIZE
 from realtime_engine.integrations.maze.motion import RADIUS
-from realtime_engine.integrations.maze.rays import PictureEncoder, cast_rays
+from realtime_engine.integrations.maze.rays import Viewpoints, cast_rays
 from realtime_engine.integrations.maze.world import make_world
 from tests.integrations.maze.reference import march
 
 TANGENTS = np.linspace(-0.64, 0.64, 61, dtype=np.float32)
 
 
-def eyes_at(x: np.ndarray, y: np.ndarray, yaw: np.ndarray) -> PictureEncoder:
+def viewpoint_at(x: np.ndarray, y: np.ndarray, yaw: np.ndarray) -> Viewpoints:
     values = (x, y, np.cos(2 * np.pi * yaw), np.sin(2 * np.pi * yaw))
-    return PictureEncoder(*(value.astype(np.float32)[:, None] for value in values))
+    return Viewpoints(*(value.astype(np.float32)[:, None] for value in values))
 
 
 def poses(seed: int, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -29,12 +29,14 @@ def poses(seed: int, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def test_walls_are_where_a_march_from_cell_to_cell_finds_them(seed: int) -> None:
     grid = make_world(seed).grid
     x, y, yaw = poses(seed, 20)
-    eyes = eyes_at(x, y, yaw)
-    hits = cast_rays(eyes, TANGENTS, np.broadcast_to(grid.solid.ravel(), (20, SIZE * SIZE)))
+    viewpoints = viewpoint_at(x, y, yaw)
+    hits = cast_rays(viewpoints, TANGENTS, np.broadcast_to(grid.solid.ravel(), (20, SIZE * SIZE)))
     agreeing = 0
     for n, column in np.ndindex(hits.distance.shape):
         ray = float(hits.ray_x[n, column]), float(hits.ray_y[n, column])
-        distance, cell_x, cell_y, upright = march(grid.solid, float(eyes.x[n, 0]), float(eyes.y[n, 0]), *ray)
+        distance, cell_x, cell_y, upright = march(
+            grid.solid, float(viewpoints.x[n, 0]), float(viewpoints.y[n, 0]), *ray
+        )
         near = abs(float(hits.distance[n, column]) - distance) < 1e-3 * (1 + distance)
         same = hits.cell[n, column] == cell_y * SIZE + cell_x and hits.upright[n, column] == upright
         agreeing += near and same
@@ -46,7 +48,7 @@ def test_along_runs_from_left_to_right_on_all_four_sides() -> None:
     solid[4:7, 4:7] = False
     quarter = np.arange(4) / 4
     hits = cast_rays(
-        eyes_at(np.full(4, 5.5), np.full(4, 5.5), quarter),
+        viewpoint_at(np.full(4, 5.5), np.full(4, 5.5), quarter),
         np.array([-0.1, 0.1], np.float32),
         np.broadcast_to(solid.ravel(), (4, SIZE * SIZE)),
     )
@@ -59,7 +61,7 @@ def test_rays_along_a_grid_axis_are_no_special_case() -> None:
     solid[5, 1:9] = False
     with np.errstate(all="raise"):
         hits = cast_rays(
-            PictureEncoder(*(np.array([[value]], np.float32) for value in (2.5, 5.5, 1.0, 0.0))),
+            Viewpoints(*(np.array([[value]], np.float32) for value in (2.5, 5.5, 1.0, 0.0))),
             np.zeros(1, np.float32),
             solid.reshape(1, -1),
         )

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from realtime_engine.integrations.maze.palette import ORB_COLOURS, theme_of
+from realtime_engine.integrations.maze.palette import ORB_COLORS, theme_of
 from realtime_engine.integrations.maze.rays import Hits
 from realtime_engine.integrations.maze.sprites import PROFILE, Orbs, draw_orbs, glow_table, light_on_walls
 
@@ -45,7 +45,7 @@ def draw_slowly(orbs: Orbs, wall: float) -> np.ndarray:
                 across = (x - WIDTH / 2 - aside * FOCAL / depth) / radius_x
                 squared = across**2 + ((y - center) / (radius_x * flat)) ** 2
                 if squared < 1 and depth < wall:
-                    light = TABLE[kind, orb % ORB_COLOURS, int(squared * PROFILE)].astype(int)
+                    light = TABLE[kind, orb % ORB_COLORS, int(squared * PROFILE)].astype(int)
                     picture[y, x] = np.minimum((picture[y, x] * (256 - light[3]) >> 8) + light, 255)
     return picture
 

@@ -104,7 +104,7 @@ def test_a_new_theme_shows_in_the_same_chunk(make: Makers) -> None:
     ("context", "given", "text"),
     [
         ({"seed": -1}, {}, "seed must be an integer of 0 or more, got -1"),
-        ({}, {"prompt": 7}, "prompt must be a text, got 7"),
+        ({}, {"prompt": 7}, "prompt must be a string, got 7"),
         ({}, {"forward": "fast"}, "forward must be a number, got 'fast'"),
     ],
 )

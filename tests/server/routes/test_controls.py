@@ -14,48 +14,48 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from realtime_engine.server.routes.controls import ControlsConnection
 
-from ..support import FREE, HELD, Place, frame_where, in_process, message, over_http, paint_demo, until
+from ..support import FREE, HELD, OwnedSession, frame_where, in_process, message, over_http, paint_demo, until
 
 
 @asynccontextmanager
-async def connected(place: Place, **given: Any) -> AsyncIterator[ClientConnection]:
-    async with connect(place.url("controls", "ws"), **given) as socket:
+async def connected(owned: OwnedSession, **given: Any) -> AsyncIterator[ClientConnection]:
+    async with connect(owned.url("controls", "ws"), **given) as socket:
         yield socket
 
 
 async def event(socket: ClientConnection, name: str) -> dict[str, Any]:
-    while (told := json.loads(await socket.recv())).get("event") != name:
+    while (received := json.loads(await socket.recv())).get("event") != name:
         pass
-    return told
+    return received
 
 
-async def test_it_steers_and_is_answered() -> None:
+async def test_a_client_sends_controls_and_gets_replies() -> None:
     async with over_http() as served:
-        place = await served.take()
-        session = served.session(place)
-        async with connected(place) as socket:
+        owned = await served.create()
+        session = served.session(owned)
+        async with connected(owned) as socket:
             await socket.send(message("ping", seq=4, t=1.5))
             pong = json.loads(await socket.recv())
             assert (pong["type"], pong["seq"], pong["t"]) == ("pong", 4, 1.5)
             await socket.send(message("controls", seq=9, keys=["KeyW"]))
-            assert (await frame_where(session, lambda colour: colour[1] == HELD)).id.action_id == 9
+            assert (await frame_where(session, lambda color: color[1] == HELD)).id.action_id == 9
             for bad in ("{", b"\xff\xfe", message("dance"), "x" * 70_000):
                 await socket.send(bad)
                 assert json.loads(await socket.recv())["type"] == "error"
             await socket.send(message("controls", seq=10, fields={"prompt": "raise"}))
-            told = json.loads(await socket.recv())
-            assert told["type"] == "error" and "could not use this input" in told["error"]["detail"]
+            error = json.loads(await socket.recv())
+            assert error["type"] == "error" and "could not use this input" in error["error"]["detail"]
 
 
 async def test_events_reach_every_client() -> None:
     async with over_http() as served:
-        place = await served.take()
-        async with connected(place) as one, connected(place) as other:
-            await until(lambda: len(served.session(place).connections) == 2)
-            await place.request("PATCH", "self", json={"active": False})
-            await place.request("PATCH", "self", json={"active": True})
-            await place.request("POST", "reset", json={})
-            await place.request("DELETE", "self")
+        owned = await served.create()
+        async with connected(owned) as one, connected(owned) as other:
+            await until(lambda: len(served.session(owned).connections) == 2)
+            await owned.request("PATCH", "self", json={"active": False})
+            await owned.request("PATCH", "self", json={"active": True})
+            await owned.request("POST", "reset", json={})
+            await owned.request("DELETE", "self")
             for socket in (one, other):
                 assert (await event(socket, "active_changed"))["active"] is False
                 assert (await event(socket, "active_changed"))["active"] is True
@@ -67,53 +67,53 @@ async def test_events_reach_every_client() -> None:
 
 async def test_a_finished_rollout_is_reported_and_owes_no_chunk() -> None:
     async with over_http(paint_demo(max_chunks=3)) as served:
-        place = await served.take()
-        session = served.session(place)
-        async with connected(place) as socket:
+        owned = await served.create()
+        session = served.session(owned)
+        async with connected(owned) as socket:
             for epoch in (2, 3):
-                await place.request("POST", "reset", json={})
+                await owned.request("POST", "reset", json={})
                 assert (await event(socket, "reset_done"))["epoch"] == epoch
                 assert (await event(socket, "finished"))["epoch"] == epoch
                 await until(lambda: session.stalled_s == 0.0)
 
 
-async def test_a_pause_because_nobody_watches_is_not_told_as_one_of_the_player() -> None:
+async def test_a_pause_for_lack_of_viewers_is_not_reported_to_clients() -> None:
     async with over_http(viewer_grace_s=0.05) as served:
-        place = await served.take()
-        session = served.session(place)
-        async with connected(place) as socket:
+        owned = await served.create()
+        session = served.session(owned)
+        async with connected(owned) as socket:
             await until(lambda: not session.run_state.active)
             with session.media.frames.subscribe() as viewer:
                 await viewer.next()
-            await place.request("POST", "reset", json={})
-            told = json.loads(await socket.recv())
-            assert told["event"] == "reset_done"
+            await owned.request("POST", "reset", json={})
+            received = json.loads(await socket.recv())
+            assert received["event"] == "reset_done"
 
 
-async def test_keys_are_let_go_of_when_the_last_client_leaves_and_not_before() -> None:
+async def test_keys_are_released_when_the_last_client_leaves_and_not_before() -> None:
     async with over_http() as served:
-        place = await served.take()
-        session = served.session(place)
-        async with connected(place) as one:
-            async with connected(place) as other:
+        owned = await served.create()
+        session = served.session(owned)
+        async with connected(owned) as one:
+            async with connected(owned) as other:
                 await other.send(message("controls", seq=1, keys=["KeyW"]))
-                await frame_where(session, lambda colour: colour[1] == HELD)
+                await frame_where(session, lambda color: color[1] == HELD)
             await until(lambda: len(session.connections) == 1)
             assert session.controls.state.window().held("KeyW")
             await one.send(message("ping", seq=1))
             await one.recv()
-        await frame_where(session, lambda colour: colour[1] == FREE)
+        await frame_where(session, lambda color: color[1] == FREE)
         assert not session.controls.state.window().held("KeyW")
 
 
-async def test_strangers_are_turned_away() -> None:
+async def test_unauthorized_handshakes_are_refused() -> None:
     async with over_http() as served:
-        place = await served.take()
-        url = place.url("controls", "ws")
+        owned = await served.create()
+        url = owned.url("controls", "ws")
         for address, headers, status in (
             (url + "x", {}, 401),
             (url.partition("?")[0], {}, 401),
-            (url.replace(place.id, "nobody"), {}, 404),
+            (url.replace(owned.id, "unknown"), {}, 404),
             (url, {"Origin": "https://evil.example"}, 403),
         ):
             with pytest.raises(InvalidStatus) as refused:
@@ -121,10 +121,10 @@ async def test_strangers_are_turned_away() -> None:
                     pass
             assert refused.value.response.status_code == status
         own = str(served.client.base_url).rstrip("/")
-        async with connected(place, additional_headers={"Origin": own}) as socket:
+        async with connected(owned, additional_headers={"Origin": own}) as socket:
             await socket.send(message("ping", seq=1))
             await socket.recv()
-        await place.request("DELETE", "self")
+        await owned.request("DELETE", "self")
         with pytest.raises(InvalidStatus) as refused:
             async with connect(url):
                 pass
@@ -132,7 +132,7 @@ async def test_strangers_are_turned_away() -> None:
 
 
 class Stuck:
-    """A WebSocket whose client says nothing and takes nothing."""
+    """A WebSocket whose client sends nothing and reads nothing."""
 
     def __init__(self) -> None:
         self.code: int | None = None
@@ -147,9 +147,9 @@ class Stuck:
         self.code = code
 
 
-async def test_a_client_that_takes_nothing_is_dropped() -> None:
+async def test_a_client_that_reads_nothing_is_disconnected() -> None:
     async with in_process() as served:
-        session = served.session(await served.take())
+        session = served.session(await served.create())
         socket = Stuck()
         running = asyncio.create_task(ControlsConnection(cast(WebSocket, socket), session).run())
         await until(lambda: len(session.connections) == 1)
@@ -159,16 +159,16 @@ async def test_a_client_that_takes_nothing_is_dropped() -> None:
         assert len(session.connections) == 0 and socket.code == 1013
 
 
-async def test_clients_that_come_and_go_leave_nothing_behind() -> None:
+async def test_connecting_and_disconnecting_leaks_nothing() -> None:
     async with over_http() as served:
-        place = await served.take()
-        session = served.session(place)
-        async with connected(place):
+        owned = await served.create()
+        session = served.session(owned)
+        async with connected(owned):
             pass
         await until(lambda: len(session.connections) == 0)
         before = len(asyncio.all_tasks())
         for cycle in range(100):
-            async with connected(place) as socket:
+            async with connected(owned) as socket:
                 await socket.send(message("controls", seq=cycle, keys=["KeyW"]))
                 if cycle % 2:
                     socket.transport.abort()
@@ -178,7 +178,7 @@ async def test_clients_that_come_and_go_leave_nothing_behind() -> None:
 
 
 class Flood(Stuck):
-    """A client that says more than anybody could take in, and is gone after ``length`` messages."""
+    """A client that sends too much, and disconnects after ``length`` messages."""
 
     def __init__(self, text: str, length: int) -> None:
         super().__init__()
@@ -196,7 +196,7 @@ class Flood(Stuck):
         self.sent += 1
 
 
-async def test_a_flood_leaves_others_their_turns_and_is_slowed_down() -> None:
+async def test_a_flood_of_messages_is_throttled_and_blocks_no_other_client() -> None:
     turns = 0
 
     async def others() -> None:
@@ -206,7 +206,7 @@ async def test_a_flood_leaves_others_their_turns_and_is_slowed_down() -> None:
             turns += 1
 
     async with in_process() as served:
-        session = served.session(await served.take())
+        session = served.session(await served.create())
         running = asyncio.create_task(others())
         begun = time.monotonic()
         for text, count in ((message("blur", seq=1), 150), (message("blur", seq=1) + " " * 30_000, 5)):
@@ -217,49 +217,49 @@ async def test_a_flood_leaves_others_their_turns_and_is_slowed_down() -> None:
 
 async def test_replies_wait_for_a_client_that_reads() -> None:
     async with in_process() as served:
-        session = served.session(await served.take())
+        session = served.session(await served.create())
         socket = Flood("{", 600)
         await ControlsConnection(cast(WebSocket, socket), session).run()
         assert socket.sent == 600 and socket.code == 1001
 
 
-async def test_a_client_that_takes_no_replies_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_reads_no_replies_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("realtime_engine.server.routes.controls._SEND_TIMEOUT_S", 0.05)
     async with in_process() as served:
-        session = served.session(await served.take())
+        session = served.session(await served.create())
         socket = Flood("{", 10_000)
         monkeypatch.setattr(socket, "send_text", Stuck().send_text)
         await ControlsConnection(cast(WebSocket, socket), session).run()
         assert socket.code == 1013
 
 
-async def test_one_message_or_several_steer_and_are_answered() -> None:
+async def test_a_request_has_one_message_or_several() -> None:
     async with in_process() as served:
-        place = await served.take()
-        session = served.session(place)
-        assert await place.send(1, keys=["KeyW"]) == []
-        walking = await frame_where(session, lambda colour: colour[1] == HELD)
+        owned = await served.create()
+        session = served.session(owned)
+        assert await owned.send(1, keys=["KeyW"]) == []
+        walking = await frame_where(session, lambda color: color[1] == HELD)
         assert walking.id.action_id == 1
         several = [{"v": 1, "type": "ping", "seq": 8}, {"v": 1, "type": "blur", "seq": 2}, {"v": 1, "type": "dance"}]
-        replies = (await place.request("POST", "actions", json=several)).json()
+        replies = (await owned.request("POST", "actions", json=several)).json()
         assert [reply["type"] for reply in replies] == ["pong", "error"]
-        assert (await frame_where(session, lambda colour: colour[1] == FREE)).id.action_id == 2
+        assert (await frame_where(session, lambda color: color[1] == FREE)).id.action_id == 2
 
 
-async def test_a_body_of_another_kind_is_refused() -> None:
+async def test_a_body_of_the_wrong_type_is_refused() -> None:
     async with in_process() as served:
-        place = await served.take()
+        owned = await served.create()
         for body in (5, [5], "text"):
-            assert (await place.request("POST", "actions", json=body)).status_code == 422
-        assert (await place.request("POST", "actions", content=b"{")).status_code == 400
+            assert (await owned.request("POST", "actions", json=body)).status_code == 422
+        assert (await owned.request("POST", "actions", content=b"{")).status_code == 400
 
 
-async def test_there_is_a_limit_to_the_messages_of_a_request() -> None:
+async def test_the_messages_of_a_request_are_limited() -> None:
     async with in_process() as served:
-        place = await served.take()
+        owned = await served.create()
         pings = [{"v": 1, "type": "ping", "seq": seq} for seq in range(65)]
-        assert len((await place.request("POST", "actions", json=pings[:64])).json()) == 64
+        assert len((await owned.request("POST", "actions", json=pings[:64])).json()) == 64
         for body in (pings, [1] * 1000):
-            refused = await place.request("POST", "actions", json=body)
+            refused = await owned.request("POST", "actions", json=body)
             assert refused.status_code == 422 and len(refused.content) < 5000
-        assert (await place.request("POST", "actions", json=[1] * 200_000)).status_code == 413
+        assert (await owned.request("POST", "actions", json=[1] * 200_000)).status_code == 413

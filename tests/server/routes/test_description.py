@@ -9,7 +9,7 @@ from realtime_engine.testing import ScriptedEngine
 from ..support import CONTROLS, in_process, paint_demo, until
 
 
-async def test_the_page_learns_all_that_it_needs() -> None:
+async def test_the_description_has_what_the_page_needs() -> None:
     servers = (IceServer("stun:a.example:3478"), IceServer("turn:b.example:3478", "user", "secret"))
     async with in_process(paint_demo(required_context=("prompt",)), ice_servers=servers) as served:
         demo = (await served.client.get("/api/demo")).json()
@@ -40,14 +40,14 @@ async def test_the_size_of_the_video_follows_from_the_shape_of_a_chunk() -> None
     assert demo["video"] == {"width": 320, "height": 90, "fps": 24.0}
 
 
-async def test_a_server_with_a_token_tells_strangers_nothing() -> None:
+async def test_the_description_requires_the_servers_token() -> None:
     async with in_process(token="open sesame") as served:
         assert (await served.client.get("/api/demo")).status_code == 401
         access = {"Authorization": "Bearer open sesame"}
         assert (await served.client.get("/api/demo", headers=access)).status_code == 200
 
 
-async def test_credentials_for_the_relay_are_made_for_each_page() -> None:
+async def test_each_page_gets_its_own_relay_credentials() -> None:
     servers = (IceServer("turn:127.0.0.1:9"),)
     async with in_process(ice_servers=servers, turn_secret="north", relay_only=True) as served:
         demos = [(await served.client.get("/api/demo")).json() for _ in range(2)]
@@ -56,12 +56,12 @@ async def test_credentials_for_the_relay_are_made_for_each_page() -> None:
     assert demos[0]["ice_transport_policy"] == "relay"
 
 
-async def test_the_route_of_viewers_is_found_out_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_reachability_is_determined_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "realtime_engine")
     async with in_process(public_address="203.0.113.5") as served:
-        await until(lambda: served.runtime.route)
+        await until(lambda: served.runtime.reachability)
         demo = (await served.client.get("/api/demo")).json()
     assert demo["webrtc_route"] == "public"
     assert [record.getMessage() for record in caplog.records if "WebRTC:" in record.message] == [
-        f"WebRTC: {served.runtime.route}"
+        f"WebRTC: {served.runtime.reachability}"
     ]

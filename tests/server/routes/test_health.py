@@ -12,7 +12,7 @@ TYPE = "urn:realtime-engine:problem:"
 
 
 class HangingEngine(PaintEngine):
-    """Its steps end only while it is let go."""
+    """An engine whose steps block while ``go`` is not set."""
 
     def __init__(self) -> None:
         super().__init__(max_sessions=2)
@@ -27,60 +27,60 @@ class HangingEngine(PaintEngine):
         return super().step(due)
 
 
-async def test_a_step_that_hangs_keeps_nobody_waiting_and_is_told() -> None:
+async def test_a_hanging_step_blocks_no_request_and_is_reported() -> None:
     engine = HangingEngine()
     async with in_process(paint_demo(engine), stall_timeout_s=1.0, shutdown_timeout_s=0.2) as served:
-        place = await served.take()
-        with served.session(place).media.frames.subscribe():
+        owned = await served.create()
+        with served.session(owned).media.frames.subscribe():
             engine.go.clear()
             try:
                 await until(lambda: engine.hangs)
                 for answer in (
-                    await place.request("POST", "reset", json={}),
-                    await place.request("POST", "reset", json={}),
-                    await place.request("PATCH", "self", json={"active": False}),
+                    await owned.request("POST", "reset", json={}),
+                    await owned.request("POST", "reset", json={}),
+                    await owned.request("PATCH", "self", json={"active": False}),
                     await served.client.post("/api/sessions", json={}),
                     await served.client.get("/readyz"),
                 ):
                     assert (answer.status_code, answer.json()["type"]) == (503, TYPE + "stalled")
                     assert int(answer.headers["retry-after"]) > 0
                 for _ in range(2):
-                    assert (await place.request("DELETE", "self")).status_code == 202
+                    assert (await owned.request("DELETE", "self")).status_code == 202
                 assert served.runtime.sessions.occupied == 2
             finally:
                 engine.go.set()
             await until(lambda: served.runtime.sessions.occupied == 0)
-            assert (await place.request("DELETE", "self")).status_code == 204
+            assert (await owned.request("DELETE", "self")).status_code == 204
             assert (await served.client.get("/readyz")).status_code == 200
             assert engine.active_sessions == 0
 
 
-async def test_a_hanging_step_is_told_though_nobody_asks_for_anything() -> None:
+async def test_a_hanging_step_is_reported_without_a_pending_request() -> None:
     engine = HangingEngine()
     async with in_process(paint_demo(engine), stall_timeout_s=1.0, shutdown_timeout_s=0.2) as served:
-        place = await served.take()
-        with served.session(place).media.frames.subscribe():
+        owned = await served.create()
+        with served.session(owned).media.frames.subscribe():
             engine.go.clear()
             await until(lambda: served.runtime.is_stalled)
             engine.go.set()
             await until(lambda: not served.runtime.is_stalled)
 
 
-async def test_a_session_that_is_paused_is_owed_nothing() -> None:
+async def test_a_paused_session_is_not_stalled() -> None:
     async with in_process() as served:
-        place = await served.take()
-        session = served.session(place)
+        owned = await served.create()
+        session = served.session(owned)
         assert session.stalled_s > 0
-        await place.request("PATCH", "self", json={"active": False})
+        await owned.request("PATCH", "self", json={"active": False})
         assert session.stalled_s == 0
 
 
-async def test_why_the_model_failed_is_told_to_those_who_have_the_token() -> None:
+async def test_the_reason_of_a_failure_requires_the_token() -> None:
     def build(options: object) -> PaintEngine:
         raise OSError("no such file: /secret")
 
     async with in_process(paint_demo(build=build), token="open sesame") as served:
-        stranger = await served.client.get("/readyz")
-        friend = await served.client.get("/readyz", headers={"Authorization": "Bearer open sesame"})
-    assert stranger.status_code == friend.status_code == 500
-    assert "secret" not in stranger.text and "/secret" in friend.json()["detail"]
+        without_token = await served.client.get("/readyz")
+        with_token = await served.client.get("/readyz", headers={"Authorization": "Bearer open sesame"})
+    assert without_token.status_code == with_token.status_code == 500
+    assert "secret" not in without_token.text and "/secret" in with_token.json()["detail"]

@@ -5,15 +5,16 @@ from typing import Any
 
 import pytest
 
+from realtime_engine.client import RealtimeClient
 from realtime_engine.server.problems import MEDIA_TYPE
 from realtime_engine.testing import FaultPlan, FaultyEngine
 
-from ..support import HELD, PaintEngine, frame_where, in_process, paint_demo, stop_idle_clock, until
+from ..support import HELD, PaintEngine, frame_where, in_process, over_http, paint_demo, stop_idle_clock, until
 
 TYPE = "urn:realtime-engine:problem:"
 
 
-async def test_a_place_is_taken_looked_at_and_given_back() -> None:
+async def test_a_session_is_created_shown_and_deleted() -> None:
     engine = PaintEngine(max_sessions=2)
     async with in_process(paint_demo(engine)) as served:
         created = await served.client.post("/api/sessions", json={"context": {"seed": 5}})
@@ -21,35 +22,35 @@ async def test_a_place_is_taken_looked_at_and_given_back() -> None:
         answer = created.json()
         assert set(answer) == {"session_id", "token", "links"}
         assert created.headers["location"] == answer["links"]["self"] == f"/api/sessions/{answer['session_id']}"
-        place = await served.take()
-        assert place.token != answer["token"] and len(place.token) >= 32
-        shown = (await place.request("GET", "self")).json()
-        assert (shown["session_id"], shown["epoch"], shown["active"]) == (place.id, 1, True)
-        assert (await place.request("DELETE", "self")).status_code == 204
+        owned = await served.create()
+        assert owned.token != answer["token"] and len(owned.token) >= 32
+        shown = (await owned.request("GET", "self")).json()
+        assert (shown["session_id"], shown["epoch"], shown["active"]) == (owned.id, 1, True)
+        assert (await owned.request("DELETE", "self")).status_code == 204
         assert engine.active_sessions == 1
-        assert (await place.request("GET", "self")).status_code == 410
-        assert (await place.request("DELETE", "self")).status_code == 204
+        assert (await owned.request("GET", "self")).status_code == 410
+        assert (await owned.request("DELETE", "self")).status_code == 204
 
 
 async def test_the_context_reaches_the_model() -> None:
     async with in_process() as served:
-        session = served.session(await served.take(seed=5))
-        assert (await frame_where(session, lambda colour: True)).pixels[0, 0, 2] == 5
+        session = served.session(await served.create(seed=5))
+        assert (await frame_where(session, lambda color: True)).pixels[0, 0, 2] == 5
 
 
 @pytest.mark.parametrize("link", ["self", "whep", "mjpeg", "frame", "actions", "reset"])
-async def test_links_ask_for_the_token(link: str) -> None:
+async def test_links_require_the_token(link: str) -> None:
     method = {"whep": "POST", "actions": "POST", "reset": "POST"}.get(link, "GET")
     async with in_process() as served:
-        place = await served.take()
-        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {place.token}"}):
-            response = await served.client.request(method, place.links[link], headers=headers)
+        owned = await served.create()
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {owned.token}"}):
+            response = await served.client.request(method, owned.links[link], headers=headers)
             assert (response.status_code, response.headers["content-type"]) == (401, MEDIA_TYPE)
             assert response.headers["www-authenticate"] == "Bearer"
-        elsewhere = place.links[link].replace(place.id, "nobody")
-        assert (await served.client.request(method, elsewhere, headers=place.auth)).status_code == 404
-        await place.request("DELETE", "self")
-        assert (await place.request(method, link)).status_code == 410
+        elsewhere = owned.links[link].replace(owned.id, "unknown")
+        assert (await served.client.request(method, elsewhere, headers=owned.auth)).status_code == 404
+        await owned.request("DELETE", "self")
+        assert (await owned.request(method, link)).status_code == 410
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ async def test_links_ask_for_the_token(link: str) -> None:
         ([], 422, "invalid-request", ["#"]),
     ],
 )
-async def test_a_context_that_does_not_do_is_refused_by_name(
+async def test_an_invalid_context_is_refused_with_the_names_of_its_fields(
     body: Any, status: int, kind: str, pointers: list[str]
 ) -> None:
     async with in_process() as served:
@@ -75,7 +76,7 @@ async def test_a_context_that_does_not_do_is_refused_by_name(
         await until(lambda: served.runtime.sessions.occupied == 0)
 
 
-async def test_what_is_no_json_or_too_much_is_refused() -> None:
+async def test_malformed_and_oversized_bodies_are_refused() -> None:
     async with in_process(max_body_bytes=1000) as served:
         broken = await served.client.post("/api/sessions", content=b"{")
         assert (broken.status_code, broken.json()["type"]) == (400, TYPE + "bad-request")
@@ -89,17 +90,17 @@ async def _chunked(*parts: bytes) -> Any:
         yield part
 
 
-async def test_missing_fields_are_named_before_a_place_is_taken() -> None:
+async def test_missing_fields_are_reported_before_the_engine_is_asked() -> None:
     engine = PaintEngine()
     async with in_process(paint_demo(engine, required_context=("prompt", "seed"))) as served:
         response = await served.client.post("/api/sessions", json={"context": {"seed": 1, "prompt": " "}})
         assert response.status_code == 422
         assert response.json()["errors"] == [{"pointer": "#/context/prompt", "detail": "is required"}]
         assert engine.calls_of("attach") == []
-        await served.take(seed=1, prompt="a garden")
+        await served.create(seed=1, prompt="a garden")
 
 
-async def test_a_context_function_that_fails_is_told_apart_from_bad_fields() -> None:
+async def test_a_failing_context_function_is_distinguished_from_invalid_fields() -> None:
     def context(fields: Any) -> Any:
         raise {1: ValueError("seed 1 is taken"), 2: OSError("disk")}[fields.seed]
 
@@ -110,7 +111,7 @@ async def test_a_context_function_that_fails_is_told_apart_from_bad_fields() -> 
     assert (broken.status_code, broken.json()["detail"]) == (500, "OSError: disk")
 
 
-async def test_of_many_that_come_at_once_only_as_many_get_in_as_there_are_places() -> None:
+async def test_concurrent_requests_never_exceed_the_capacity() -> None:
     async with in_process() as served:
         responses = await asyncio.gather(*(served.client.post("/api/sessions", json={}) for _ in range(7)))
         assert sorted(response.status_code for response in responses) == [201] * 2 + [503] * 5
@@ -120,122 +121,122 @@ async def test_of_many_that_come_at_once_only_as_many_get_in_as_there_are_places
         inside = next(response.json() for response in responses if response.status_code == 201)
         headers = {"Authorization": f"Bearer {inside['token']}"}
         await served.client.delete(inside["links"]["self"], headers=headers)
-        await served.take()
+        await served.create()
 
 
-async def test_an_engine_with_less_room_than_it_announced_makes_it_full_too() -> None:
+async def test_an_engine_with_less_room_than_declared_is_full_too() -> None:
     plan = FaultPlan()
     engine = FaultyEngine(PaintEngine(max_sessions=2), plan)
     async with in_process(paint_demo(engine)) as served:
         served.runtime.host.manifest = engine.manifest().__class__(max_sessions=9)
-        await served.take()
-        await served.take()
+        await served.create()
+        await served.create()
         third = await served.client.post("/api/sessions", json={})
         assert (third.status_code, third.json()["type"]) == (503, TYPE + "full")
         assert third.json()["detail"].startswith("the engine is full")
 
 
-async def test_pause_and_resume_are_answered_by_the_engine() -> None:
+async def test_pause_and_resume_are_confirmed_by_the_engine() -> None:
     engine = PaintEngine()
     async with in_process(paint_demo(engine)) as served:
-        place = await served.take()
-        paused = (await place.request("PATCH", "self", json={"active": False})).json()
+        owned = await served.create()
+        paused = (await owned.request("PATCH", "self", json={"active": False})).json()
         assert (paused["active"], paused["stepped"]) == (False, False)
         steps = len(engine.calls_of("step"))
         await asyncio.sleep(0.1)  # six ticks' time, in which nothing may happen
         assert len(engine.calls_of("step")) == steps
-        running = (await place.request("PATCH", "self", json={"active": True})).json()
+        running = (await owned.request("PATCH", "self", json={"active": True})).json()
         assert (running["active"], running["stepped"]) == (True, True)
         await until(lambda: len(engine.calls_of("step")) > steps)
-        assert (await place.request("PATCH", "self", json={"active": "no"})).status_code == 422
+        assert (await owned.request("PATCH", "self", json={"active": "no"})).status_code == 422
 
 
-async def test_a_reset_begins_anew_and_keeps_what_is_held() -> None:
+async def test_a_reset_starts_a_new_epoch_and_keeps_held_keys() -> None:
     async with in_process() as served:
-        place = await served.take(seed=1)
-        session = served.session(place)
-        await place.send(1, keys=["KeyW"])
-        await frame_where(session, lambda colour: colour[1] == HELD and colour[0] > 5)
-        response = await place.request("POST", "reset", json={"context": {"seed": 9}})
+        owned = await served.create(seed=1)
+        session = served.session(owned)
+        await owned.send(1, keys=["KeyW"])
+        await frame_where(session, lambda color: color[1] == HELD and color[0] > 5)
+        response = await owned.request("POST", "reset", json={"context": {"seed": 9}})
         assert response.json() == {"epoch": 2}
         latest = session.media.frames.latest
         assert latest is None or latest.id.epoch == 2
-        frame = await frame_where(session, lambda colour: True)
+        frame = await frame_where(session, lambda color: True)
         assert frame.id.epoch == 2 and frame.pixels[0, 0, 2] == 9 and frame.pixels[0, 0, 1] == HELD
         assert frame.id.action_id == 1
 
 
 async def test_a_reset_without_context_keeps_the_fields() -> None:
     async with in_process() as served:
-        place = await served.take(seed=1)
-        session = served.session(place)
-        await place.send(1, fields={"seed": 33})
+        owned = await served.create(seed=1)
+        session = served.session(owned)
+        await owned.send(1, fields={"seed": 33})
         for epoch in (2, 3):
-            assert (await place.request("POST", "reset", json={"context": {}})).json() == {"epoch": epoch}
-            assert (await frame_where(session, lambda colour: True)).pixels[0, 0, 2] == 33
+            assert (await owned.request("POST", "reset", json={"context": {}})).json() == {"epoch": epoch}
+            assert (await frame_where(session, lambda color: True)).pixels[0, 0, 2] == 33
 
 
-async def test_a_large_field_comes_in_the_context() -> None:
+async def test_a_context_may_have_a_large_field() -> None:
     async with in_process() as served:
-        place = await served.take()
-        response = await place.request("POST", "reset", json={"context": {"prompt": "x" * 90_000}})
+        owned = await served.create()
+        response = await owned.request("POST", "reset", json={"context": {"prompt": "x" * 90_000}})
         assert response.status_code == 200
-        state = served.session(place).controls.state
+        state = served.session(owned).controls.state
         assert len(state.window().field_values["prompt"]) == 90_000
 
 
-async def test_bad_fields_of_a_reset_change_nothing() -> None:
+async def test_invalid_fields_of_a_reset_change_nothing() -> None:
     async with in_process() as served:
-        place = await served.take(seed=1)
-        response = await place.request("POST", "reset", json={"context": {"seed": 1000}})
+        owned = await served.create(seed=1)
+        response = await owned.request("POST", "reset", json={"context": {"seed": 1000}})
         assert response.status_code == 422
         assert response.json()["errors"][0]["pointer"] == "#/context/seed"
-        assert (await place.request("GET", "self")).json()["epoch"] == 1
+        assert (await owned.request("GET", "self")).json()["epoch"] == 1
 
 
-async def test_a_session_that_fails_for_good_is_over() -> None:
+async def test_a_fatal_failure_ends_the_session() -> None:
     engine = PaintEngine()
     async with in_process(paint_demo(engine)) as served:
-        place = await served.take()
-        told: list[str] = []
-        session = served.session(place)
-        session.connections.add("test", told.append)
-        await place.send(1, fields={"prompt": "fail"})
+        owned = await served.create()
+        received: list[str] = []
+        session = served.session(owned)
+        session.connections.add("test", received.append)
+        await owned.send(1, fields={"prompt": "fail"})
         await session.ended.wait()
-        assert '"fatal": true' in told[-1] and "the step failed" in told[-1]
-        assert (await place.request("GET", "self")).status_code == 410
+        assert '"fatal": true' in received[-1] and "the step failed" in received[-1]
+        assert (await owned.request("GET", "self")).status_code == 410
         assert engine.active_sessions == 0
-        await served.take()
+        await served.create()
 
 
 async def test_an_unwatched_session_is_paused_and_then_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     engine, clock = PaintEngine(), stop_idle_clock(monkeypatch)
     async with in_process(paint_demo(engine), viewer_grace_s=0.05, idle_timeout_s=0.3) as served:
-        place = await served.take()
-        session = served.session(place)
+        owned = await served.create()
+        session = served.session(owned)
         clock.advance(0.1)
         await until(lambda: not session.run_state.active)
-        assert (await place.request("GET", "self")).json()["active"]
+        assert (await owned.request("GET", "self")).json()["active"]
         with session.media.frames.subscribe():
             assert session.run_state.active
         clock.advance(0.3)
         await session.ended.wait()
-        assert (await place.request("GET", "self")).status_code == 410
+        assert (await owned.request("GET", "self")).status_code == 410
         assert engine.active_sessions == 0
 
 
 async def test_a_requested_picture_resumes_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = stop_idle_clock(monkeypatch)
     async with in_process(viewer_grace_s=0.05) as served:
-        place = await served.take()
-        session = served.session(place)
+        owned = await served.create()
+        session = served.session(owned)
         clock.advance(0.1)
         await until(lambda: not session.run_state.active)
-        await place.request("GET", "frame")
+        await owned.request("GET", "frame")
         assert session.run_state.active
 
 
-async def test_the_list_shows_no_tokens_and_asks_for_the_servers() -> None:
+async def test_the_list_requires_the_servers_token_and_has_no_session_tokens() -> None:
     async with in_process(token="open sesame") as served:
         access = {"Authorization": "Bearer open sesame"}
         assert (await served.client.get("/api/sessions")).status_code == 401
@@ -248,7 +249,7 @@ async def test_the_list_shows_no_tokens_and_asks_for_the_servers() -> None:
         assert (await served.client.get(created["links"]["self"], headers=own)).status_code == 200
 
 
-async def test_pages_of_other_sites_get_no_place() -> None:
+async def test_other_origins_cannot_create_sessions() -> None:
     async with in_process(allowed_origins=("https://friend.example",)) as served:
         for origin, status in (("https://evil.example", 403), ("null", 403), ("http://localhost", 201)):
             response = await served.client.post("/api/sessions", json={}, headers={"Origin": origin})
@@ -272,15 +273,15 @@ async def test_a_reset_that_is_refused_changes_no_field() -> None:
         return {"seed": fields.seed, "prompt": fields.prompt}
 
     async with in_process(paint_demo(context=context)) as served:
-        place = await served.take(seed=5)
-        session = served.session(place)
-        assert (await place.request("POST", "reset", json={"context": {"seed": 13}})).status_code == 422
+        owned = await served.create(seed=5)
+        session = served.session(owned)
+        assert (await owned.request("POST", "reset", json={"context": {"seed": 13}})).status_code == 422
         assert session.controls.state.window().field_values["seed"] == 5
-        assert (await place.request("POST", "reset", json={})).json() == {"epoch": 2}
-        assert (await frame_where(session, lambda colour: True)).pixels[0, 0, 2] == 5
+        assert (await owned.request("POST", "reset", json={})).json() == {"epoch": 2}
+        assert (await frame_where(session, lambda color: True)).pixels[0, 0, 2] == 5
 
 
-async def test_what_shapes_the_first_frame_after_a_reset_are_its_fields() -> None:
+async def test_the_first_frame_after_a_reset_uses_its_fields() -> None:
     conditioned: list[int] = []
 
     def to_conditioning(window: Any) -> Any:
@@ -288,15 +289,44 @@ async def test_what_shapes_the_first_frame_after_a_reset_are_its_fields() -> Non
         return {}
 
     async with in_process(paint_demo(to_conditioning=to_conditioning)) as served:
-        place = await served.take(seed=5)
-        assert (await place.request("POST", "reset", json={"context": {"seed": 7}})).status_code == 200
+        owned = await served.create(seed=5)
+        assert (await owned.request("POST", "reset", json={"context": {"seed": 7}})).status_code == 200
         assert conditioned[0] == 5 and set(conditioned[1:]) == {7}
-        assert served.session(place).controls.state.window().field_values["seed"] == 7
+        assert served.session(owned).controls.state.window().field_values["seed"] == 7
 
 
-async def test_a_reset_that_ends_the_session_says_so() -> None:
+async def test_a_reset_that_ends_the_session_is_reported() -> None:
     async with in_process() as served:
-        place = await served.take()
-        response = await place.request("POST", "reset", json={"context": {"prompt": "refused"}})
+        owned = await served.create()
+        response = await owned.request("POST", "reset", json={"context": {"prompt": "refused"}})
         assert (response.status_code, response.json()["type"]) == (410, TYPE + "session-over")
-        assert "not to this model's taste" in response.json()["detail"]
+        assert "this model refuses the prompt" in response.json()["detail"]
+
+
+async def test_a_finished_rollout_is_shown_and_a_reset_starts_the_next() -> None:
+    async with in_process(paint_demo(max_chunks=3)) as served:
+        owned = await served.create()
+        session = served.session(owned)
+        for epoch in (1, 2):
+            await until(lambda: session.run_state.finished)
+            shown = (await owned.request("GET", "self")).json()
+            assert (shown["epoch"], shown["state"], shown["stepped"]) == (epoch, "finished", False)
+            picture = await owned.request("GET", "frame")
+            assert picture.status_code == 200 and f";epoch={epoch};seq={3 * epoch - 1};" in picture.headers["x-frame"]
+            await owned.request("PATCH", "self", json={"active": False})
+            running = (await owned.request("PATCH", "self", json={"active": True})).json()
+            assert running["state"] == "finished", "a pause and a resume change nothing"
+            assert (await owned.request("POST", "reset", json={})).json() == {"epoch": epoch + 1}
+
+
+async def test_the_python_client_gets_the_end_of_a_rollout_and_starts_the_next() -> None:
+    async with (
+        over_http(paint_demo(max_chunks=3)) as served,
+        RealtimeClient.connect(str(served.client.base_url), transport="mjpeg") as client,
+    ):
+        assert await client.reset() == 2
+        for epoch in (2, 3):
+            while (event := await client.next_event())["event"] != "finished" or event["epoch"] < epoch:
+                pass  # the first rollout may end before the first reset
+            assert event["epoch"] == epoch
+            assert await client.reset() == epoch + 1

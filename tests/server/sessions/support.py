@@ -1,4 +1,4 @@
-"""A session whose engine is played by the test: it reads what was put into the inbox and fills the outbox."""
+"""A session without an engine: the test reads its messages from the inbox, and replies through the outbox."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from realtime_engine import (
     SessionEvent,
     SetActive,
 )
+from realtime_engine.core.monitor import ServeMonitor
 from realtime_engine.infra.controls import ControlState
 from realtime_engine.infra.copy_stats import CopyStats
 from realtime_engine.infra.encoding import choose_encoders
@@ -40,7 +41,7 @@ Message = TypeVar("Message", bound=InboxMsg)
 
 
 class RecordingInbox(Inbox):
-    """An inbox that keeps what was put into it."""
+    """An inbox that records its messages."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,6 +75,7 @@ class SessionBench:
             manifest=EngineManifest(1, rate_hz=1000.0),
             inbox=self.inbox,
             outbox=self.outbox,
+            monitor=ServeMonitor(),
             jpeg=JpegEncoder(),
             pool=pool,
             encoders=choose_encoders("software", copies),

@@ -144,9 +144,9 @@ async def test_an_error_that_each_video_frame_repeats_is_broadcast_once() -> Non
 async def test_each_video_frame_becomes_an_action_at_once() -> None:
     buffer = VideoBuffer(VideoInput(), lambda: bench.controls.send_action())
     bench = Bench(video=buffer, to_conditioning=lambda window: {"video": window.video}, video_input=True)
-    publisher = buffer.begin()
+    publisher = buffer.start_publisher()
     buffer.put(publisher, np.zeros((2, 2, 3), np.uint8), media_ns=0, arrived_ns=1)
-    buffer.end(publisher)
+    buffer.end_publisher(publisher)
     bench.receive(message("controls", seq=5))
     windows = [action.conditioning["video"] for action in bench.actions]
     assert [(window.live, len(window.frames)) for window in windows] == [(True, 0), (True, 1), (False, 1), (False, 1)]
@@ -165,7 +165,7 @@ async def test_the_fields_of_a_reset_are_used_at_once_and_kept_if_it_is_accepted
 
 
 class Notes(SessionLog):
-    """A log that keeps its calls in a list; ``put`` is an action that was put."""
+    """A log that records its calls in a list; ``put`` is an action that was put."""
 
     def __init__(self) -> None:
         self.notes: list[Any] = []
@@ -225,15 +225,15 @@ async def test_a_reset_is_logged_with_its_reply() -> None:
 
 async def test_a_control_log_is_written_only_if_configured(tmp_path: Path) -> None:
     async with in_process() as served:
-        await served.take(seed=1)
+        await served.create(seed=1)
         assert served.runtime.host.outbox.__class__.__name__ == "Outbox"
     async with in_process(record_controls=str(tmp_path / "logs")) as served:
-        place = await served.take(seed=1)
-        session = served.session(place)
+        owned = await served.create(seed=1)
+        session = served.session(owned)
         with session.media.frames.subscribe() as viewer:
             await viewer.next()
-        await place.request("DELETE", "self")
+        await owned.request("DELETE", "self")
         await until(lambda: session.ended.is_set())
     (path,) = sorted((tmp_path / "logs").iterdir())
-    assert path.name.startswith("paint-") and place.id in path.name
+    assert path.name.startswith("paint-") and owned.id in path.name
     assert '"type":"end"' in path.read_text().splitlines()[-1]

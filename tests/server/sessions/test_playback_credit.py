@@ -14,7 +14,7 @@ PIXELS = np.zeros((2, 2, 3), np.uint8)
 
 
 class Playback:
-    """A pacer and the credit beside it, as the pump has them, under a clock that is moved by hand."""
+    """A pacer and its playback credit, as in the pump, under a manual clock."""
 
     def __init__(self) -> None:
         self.clock = ManualClock(10 * NS_PER_S)

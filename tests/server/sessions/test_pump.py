@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from realtime_engine import Attached, Chunk, Detached, Failed, Outbox, ResetDone, SessionEvent
+from realtime_engine import Attached, Chunk, Detached, Failed, Finished, Outbox, ResetDone, SessionEvent
 from realtime_engine.infra.conversion import Converter
 from realtime_engine.infra.publisher import FramePublisher
 from realtime_engine.server.sessions.pump import Pump, PumpHooks
+
+from ..support import until
 
 
 class Bench:
@@ -23,6 +25,7 @@ class Bench:
         self.publisher = FramePublisher()
         self.viewer = self.publisher.subscribe()
         self.events: list[SessionEvent] = []
+        self.on_event: Callable[[SessionEvent], object] = lambda event: None
         self.credits: list[bool] = []
         self.pump = Pump(
             self.outbox.session("s"),
@@ -35,6 +38,7 @@ class Bench:
         )
 
     def _on_event(self, event: SessionEvent) -> bool:
+        self.on_event(event)
         self.events.append(event)
         return not isinstance(event, Detached)
 
@@ -110,3 +114,30 @@ async def test_it_ends_with_the_session_or_with_the_engine(close: bool) -> None:
         assert await running is not close
         with one.outbox.session("s"):  # the stream was released
             pass
+
+
+async def test_finished_is_reported_after_the_last_frame_of_the_rollout() -> None:
+    async with bench() as one:
+        newest: list[int] = []
+        one.on_event = lambda event: newest.append(one.publisher.latest.id.frame_index)  # type: ignore[union-attr]
+        one.outbox.put_many([Chunk("s", pixels(1, 30), seq=0, epoch=1), Finished("s", epoch=1)])
+        await until(lambda: one.events)
+        assert one.events == [Finished("s", epoch=1)] and newest == [29]
+
+
+async def test_finished_without_waiting_frames_is_reported_at_once() -> None:
+    async with bench() as one:
+        one.outbox.put_nowait(Finished("s", epoch=1))
+        await until(lambda: one.events)
+        assert one.events == [Finished("s", epoch=1)]
+
+
+async def test_a_reset_supersedes_finished() -> None:
+    async with bench() as one:
+        one.outbox.put_many(
+            [Chunk("s", pixels(1, 50), seq=0, epoch=1), Finished("s", epoch=1), ResetDone("s", epoch=2)]
+        )
+        one.chunk(1, pixels(2), epoch=2)
+        while (await one.viewer.next()).id.epoch < 2:
+            pass
+    assert one.events == [ResetDone("s", epoch=2), Detached("s", epoch=1)]

@@ -17,11 +17,11 @@ from ..support import until
 
 
 class Scene:
-    """A session whose owner attends to it, or not."""
+    """The recordings of a session that is attended or not."""
 
     def __init__(self, folder: Path, pool: ThreadPoolExecutor) -> None:
         self.attended = True
-        self.looks = 0
+        self.checks = 0
         self.video = SharedVideo(FramePublisher(), executor=pool)
         self.recordings = Recordings(
             RecordingStore(folder, max_bytes=10**9, max_total_bytes=10**9),
@@ -33,7 +33,7 @@ class Scene:
         )
 
     def _attended_ns(self) -> int:
-        self.looks += 1
+        self.checks += 1
         return MONOTONIC.now_ns() if self.attended else 0
 
 
@@ -46,16 +46,16 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
         await made.video.close()
 
 
-async def test_a_recording_runs_for_as_long_as_somebody_attends(scene: Scene) -> None:
+async def test_a_recording_runs_while_its_session_is_attended(scene: Scene) -> None:
     await scene.recordings.start()
-    await until(lambda: scene.looks >= 8)
+    await until(lambda: scene.checks >= 8)
     assert scene.recordings.is_running
     scene.attended = False
     await until(lambda: not scene.recordings.is_running)
     assert scene.recordings.describe()["reason"] == "unattended"
 
 
-async def test_the_next_can_begin_when_one_has_ended_by_itself(scene: Scene) -> None:
+async def test_a_recording_can_start_after_one_that_ended(scene: Scene) -> None:
     await scene.recordings.start()
     with pytest.raises(RecordingRuns):
         await scene.recordings.start()
@@ -66,7 +66,7 @@ async def test_the_next_can_begin_when_one_has_ended_by_itself(scene: Scene) -> 
     assert scene.recordings.is_running and scene.recordings.started == 2
 
 
-async def test_none_begins_when_the_session_is_over(scene: Scene) -> None:
+async def test_no_recording_starts_after_the_session_has_ended(scene: Scene) -> None:
     await scene.recordings.start()
     await scene.recordings.close()
     assert scene.recordings.describe()["reason"] == "session-over"

@@ -12,6 +12,7 @@ from realtime_engine import (
     Detach,
     Detached,
     Failed,
+    Finished,
     Rejected,
     Reset,
     ResetDone,
@@ -194,3 +195,21 @@ async def test_a_session_that_the_engine_has_detached_reports_its_end_once() -> 
         bench.send(ActiveChanged(session.id, True, epoch=1), Detached(session.id, epoch=1))
         await session.wait_ended(10)
         assert bench.ended and bench.events() == ["attached", "detached"]
+
+
+async def test_a_finished_rollout_is_not_stepped_until_a_reset() -> None:
+    async with session_bench() as bench:
+        session = bench.session
+        await bench.attached()
+        bench.chunk(0, 7)
+        bench.send(Finished(session.id, epoch=1))
+        await until(lambda: session.run_state.finished)
+        assert bench.received[-1] == {"v": 1, "type": "event", "event": "finished", "epoch": 1}
+        assert session.stalled_s == 0 and session.run_state.name == "finished"
+        newest = session.media.frames.latest
+        assert newest is not None and newest.pixels.max() == 7, "viewers keep the last picture"
+        resetting = asyncio.create_task(session.reset({}))
+        await until(lambda: bench.inbox.of(Reset))
+        bench.send(ResetDone(session.id, epoch=2))
+        await resetting
+        assert session.run_state.name == "running" and session.media.frames.latest is None

@@ -6,12 +6,13 @@ import asyncio
 import threading
 from array import array
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable, Mapping
 from types import TracebackType
 
 from ..clock import MONOTONIC, Clock, Deadline
 from ..monitor import PipelineSnapshot
 from ..waiters import Waiter, enlist
+from .controls import SessionControls
 from .dispatcher import Dispatcher
 from .errors import StreamingActorFailedError, StreamingBackpressureError, StreamingSessionError
 from .graph import PipelineGraph
@@ -273,9 +274,36 @@ class StreamingPipelineOrchestrator:
         with self._dispatcher:
             if session.status is not RUNNING:
                 check_open(session)
-            before = session.controls[artifact]  # keeps the old value alive, so that it is not freed under the lock
-            session.controls[artifact] = (value, before[1] + 1, self._clock.now_ns())
-        return before[1] + 1
+            before = session.controls.set({artifact: value}, self._clock.now_ns())  # released outside the lock
+        return before.values[artifact].version + 1
+
+    def update_controls(
+        self, session_id: str, values: Mapping[str, object], *, update: object, replaces: Collection[Hashable]
+    ) -> None:
+        """Set controls together: each sequence sees all of them, or none.
+
+        A sequence that has sampled something which the update replaces sees nothing of it in later stages either. Never
+        waits.
+
+        Args:
+            session_id: the session.
+            values: control -> value.
+            update: a name for the update; the outputs carry that of the newest update seen.
+            replaces: the controls whose values differ, and other keys that :meth:`session_controls` was sampled with.
+
+        Raises:
+            SessionEndedError: the session has ended.
+        """
+        session = self._sessions.get(session_id)
+        with self._dispatcher:
+            if session.status is not RUNNING:
+                check_open(session)
+            before = session.controls.update(values, self._clock.now_ns(), update, replaces)
+        del before  # outside the lock, because finalizers may run
+
+    def session_controls(self, session_id: str) -> SessionControls:
+        """The controls of a session, to sample them outside a stage. Takes no lock."""
+        return self._sessions.get(session_id).controls
 
     # -- outputs
 

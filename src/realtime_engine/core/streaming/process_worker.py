@@ -90,7 +90,12 @@ class ProcessWorker:
     ) -> None:
         if isinstance(shared_bytes, bool) or not isinstance(shared_bytes, int) or shared_bytes < 1:
             raise ValueError(f"shared_bytes must be an integer of 1 or more, got {shared_bytes!r}")
-        pickled = pickle.dumps(factory)
+        try:
+            pickled = pickle.dumps(factory)
+        except Exception as error:  # the exception type depends on the Python version
+            raise ValueError(
+                f"factory must be picklable, such as a class of a module, got {factory!r} ({describe(error)})"
+            ) from error
         self._name = name
         self._calls = threading.Lock()  # held by the call in progress
         self._closed = False

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import enum
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..clock import MONOTONIC, Clock
 from ..errors import reraise_interrupt
 from ..messages import Stamps
 from ..values import same_value
+from .controls import SessionControls
 from .errors import contained
 
 if TYPE_CHECKING:
@@ -20,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["AppliedAction", "ChunkRequest", "Controls", "FinishedChunk", "Inputs", "Ports", "Rollout", "SessionInput"]
 
 _MAX_EVENTS = 4096
-_MAX_VERSIONS = 4096
 
 T = TypeVar("T")
 
@@ -36,13 +38,18 @@ class AppliedAction(NamedTuple):
 NO_ACTION = AppliedAction()
 
 
-class SealedInput(NamedTuple):
-    """The input of one chunk, and when it was read."""
+class RequestPart(enum.Enum):
+    """What a request samples besides controls."""
 
-    conditioning: dict[str, Any]
-    events: tuple[Any, ...]
-    applied: AppliedAction
-    at_ns: int
+    CONDITIONING = enum.auto()
+    EVENTS = enum.auto()
+
+
+class InputState(NamedTuple):
+    """The conditioning after an action."""
+
+    conditioning: Mapping[str, Any] = MappingProxyType({})
+    applied: AppliedAction = NO_ACTION
 
 
 class SessionInput:
@@ -60,121 +67,114 @@ class SessionInput:
         self.clock = clock
         self.shown = 0
         self._lock = threading.Lock()
-        self._conditioning: Mapping[str, Any] = {}
-        self._events: deque[Any] = deque(maxlen=_MAX_EVENTS)
-        self._applied = NO_ACTION
+        self._state = InputState()
+        self._events: deque[tuple[int, Any]] = deque(maxlen=_MAX_EVENTS)  # each with the number of its action
+
+    @property
+    def state(self) -> InputState:
+        """The state after the newest action."""
+        return self._state
 
     @property
     def conditioning(self) -> Mapping[str, Any]:
         """The newest conditioning."""
-        return self._conditioning
+        return self._state.conditioning
 
     @property
     def applied(self) -> AppliedAction:
         """The newest action."""
-        return self._applied
+        return self._state.applied
 
     def apply(self, conditioning: Mapping[str, Any], events: Collection[Any], applied: AppliedAction) -> None:
         """Replace the conditioning and append the events; of more than 4096 the oldest are dropped."""
         with self._lock:
-            self._conditioning = conditioning
-            self._events.extend(events)
-            self._applied = applied
+            self._events.extend((applied.number, event) for event in events)
+            self._state = InputState(conditioning, applied)
 
-    def read(self) -> SealedInput:
-        """The conditioning now, and the events since the last call."""
+    def take_events(self, number: int) -> tuple[Any, ...]:
+        """Remove and return the events of the actions up to this one, oldest first."""
+        events = []
         with self._lock:
-            events = tuple(self._events)
-            self._events.clear()
-            return SealedInput(dict(self._conditioning), events, self._applied, self.clock.now_ns())
+            while self._events and self._events[0][0] <= number:
+                events.append(self._events.popleft()[1])
+        return tuple(events)
 
 
 class ChunkRequest:
     """An input of the pipeline for one sequence: the session's context, and its newest conditioning and events.
 
-    Conditioning and events are sealed when a stage first reads either of them, so they are as new as they can be, and
-    each event is in exactly one request. Pickling seals too.
+    Each of conditioning and events is sealed when a stage first reads it, so it is as new as it can be, and each event
+    is in exactly one request. Pickling seals both. When an action replaces a control, the conditioning or the events
+    after a stage has read them for a sequence, nothing of that action is in the request of the sequence. A stage that
+    gets a pickled request counts as a reader of the events only.
+
+    Args:
+        controls: the controls of its session in the pipeline; ``None`` for a request outside a pipeline.
 
     Attributes:
         session_id: the session.
         sequence_id: number of the chunk in this rollout, from 0.
         context: what the session was attached or reset with.
         pushed_ns: when the engine handed it to the pipeline, in monotonic nanoseconds.
+        read_ns: when a stage first read it; ``None`` before.
     """
 
-    def __init__(self, session_id: str, sequence_id: int, session_input: SessionInput) -> None:
+    def __init__(
+        self,
+        session_id: str,
+        sequence_id: int,
+        session_input: SessionInput,
+        controls: SessionControls | None = None,
+    ) -> None:
         self.session_id = session_id
         self.sequence_id = sequence_id
         self.context = session_input.context
         self.pushed_ns = session_input.clock.now_ns()
+        self.read_ns: int | None = None
         self._input: SessionInput | None = session_input
+        self._controls = controls
         self._lock = threading.Lock()
-        self._sealed: SealedInput | None = None
+        self._conditioning: dict[str, Any] | None = None
+        self._events: tuple[Any, ...] | None = None
 
     @property
     def conditioning(self) -> Mapping[str, Any]:
         """The newest at the moment of the first read."""
-        return self._seal().conditioning
+        with self._lock:
+            if self._conditioning is None:
+                self._conditioning = dict(self._sample(RequestPart.CONDITIONING).conditioning)
+            return self._conditioning
 
     @property
     def events(self) -> tuple[Any, ...]:
-        """The events since the request that was sealed before this one, oldest first."""
-        return self._seal().events
-
-    @property
-    def sealed(self) -> SealedInput | None:
-        """What was read; ``None`` while no stage has read it."""
-        return self._sealed
-
-    def _seal(self) -> SealedInput:
+        """The events since the request whose events were read before, oldest first."""
         with self._lock:
-            if self._sealed is None:
+            if self._events is None:
+                state = self._sample(RequestPart.EVENTS)
                 assert self._input is not None
-                self._sealed = self._input.read()
-            return self._sealed
+                self._events = self._input.take_events(state.applied.number)
+            return self._events
+
+    def _sample(self, *parts: RequestPart) -> InputState:
+        assert self._input is not None
+        if self.read_ns is None:
+            self.read_ns = self._input.clock.now_ns()
+        if self._controls is None:
+            return self._input.state
+        update = self._controls.sample(self.sequence_id, parts).update
+        assert isinstance(update, InputState)
+        return update
 
     def __getstate__(self) -> dict[str, Any]:
-        self._seal()
-        return {**self.__dict__, "_lock": None, "_input": None}
+        events = self.events
+        with self._lock:
+            if self._conditioning is None:
+                self._conditioning = dict(self._sample().conditioning)
+            sealed = {"_events": events, "_conditioning": self._conditioning}
+        return {**self.__dict__, **sealed, "_lock": None, "_input": None, "_controls": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _lock=threading.Lock())
-
-
-class ControlHistory:
-    """The actions that the versions of the controls stand for.
-
-    A control that an action leaves unchanged keeps its version, which then stands for that action too.
-    """
-
-    def __init__(self, names: Collection[str]) -> None:
-        self._versions: dict[str, deque[tuple[int, AppliedAction]]] = {
-            name: deque(((0, NO_ACTION),), maxlen=_MAX_VERSIONS) for name in names
-        }
-
-    def applied(self, action: AppliedAction, versions: Mapping[str, int]) -> None:
-        """An action has set these controls to these versions, and left the others."""
-        for name, line in self._versions.items():
-            version = versions.get(name)
-            if version is None:
-                line[-1] = (line[-1][0], action)
-            else:
-                line.append((version, action))
-
-    def action_of(self, versions: Mapping[str, int]) -> AppliedAction | None:
-        """The newest action that all these versions show; ``None`` without controls. Versions must not go back.
-
-        For a version older than the newest 4096, no action is known.
-        """
-        actions = [self._action(self._versions[name], version) for name, version in versions.items()]
-        return min(actions, key=lambda action: action.number, default=None)
-
-    @staticmethod
-    def _action(line: deque[tuple[int, AppliedAction]], version: int) -> AppliedAction:
-        while len(line) > 1 and line[1][0] <= version:
-            line.popleft()
-        oldest, action = line[0]
-        return action if oldest <= version else NO_ACTION
 
 
 Controls = Callable[[Mapping[str, Any]], Mapping[str, object]]
@@ -246,14 +246,14 @@ class Rollout:
         self._ports = ports
         self._session_id = session_id
         self._final = final_sequence_id
-        self._history = ControlHistory(ports.controls)
         self._values: dict[str, object] = {}
         self._requests: deque[ChunkRequest] = deque()
         self._gathered: dict[str, deque[StreamingOutput]] = {artifact: deque() for artifact in ports.outputs}
         self._next_sequence = 0
         pipeline.create_session(session_id, final_sequence_id)
+        self._controls = pipeline.session_controls(session_id)
         try:
-            self._set_controls(self._controls_for(session_input.conditioning), session_input.applied)
+            self._set_controls(self._controls_for(session_input.conditioning), ())
         except BaseException:
             pipeline.close_session(session_id)
             raise
@@ -273,11 +273,11 @@ class Rollout:
         values = self._controls_for(conditioning)
         applied = AppliedAction(self.input.applied.number + 1, action_id, received_ns)
         self.input.apply(conditioning, events, applied)
-        self._set_controls(values, applied)
+        self._set_controls(values, tuple(RequestPart) if events else (RequestPart.CONDITIONING,))
 
     def next_request(self) -> tuple[int, Mapping[str, object]]:
         """The next sequence and its inputs, which counts as in flight. When the mapping raises, nothing has changed."""
-        request = ChunkRequest(self._session_id, self._next_sequence, self.input)
+        request = ChunkRequest(self._session_id, self._next_sequence, self.input, self._controls)
         inputs = mapped(self._ports.to_inputs, request, "the mapping to inputs")
         if inputs.keys() != self._ports.inputs:
             raise ValueError(f"the mapping to inputs must give {sorted(self._ports.inputs)}, got {sorted(inputs)}")
@@ -292,11 +292,11 @@ class Rollout:
             return None
         parts = [line.popleft() for line in self._gathered.values()]
         request = self._requests.popleft()
-        action = self._action_of(request, parts)
+        action = next((part.update.applied for part in parts if isinstance(part.update, InputState)), NO_ACTION)
         shows_new_action = action.number > self.input.shown
         self.input.shown = max(action.number, self.input.shown)
         self.ended = any(part.last for part in parts)
-        begin_ns = request.pushed_ns if request.sealed is None else request.sealed.at_ns
+        begin_ns = request.pushed_ns if request.read_ns is None else request.read_ns
         return FinishedChunk(
             parts[0].value if len(parts) == 1 else {part.artifact: part.value for part in parts},
             action.action_id,
@@ -309,15 +309,6 @@ class Rollout:
             ),
         )
 
-    def _action_of(self, request: ChunkRequest, parts: list[StreamingOutput]) -> AppliedAction:
-        """The newest action that every part of the chunk shows."""
-        actions = [] if request.sealed is None else [request.sealed.applied]
-        for part in parts:
-            action = self._history.action_of(part.controls)
-            if action is not None:
-                actions.append(action)
-        return min(actions, key=lambda action: action.number, default=NO_ACTION)
-
     def _controls_for(self, conditioning: Mapping[str, Any]) -> Mapping[str, object]:
         values = mapped(self._ports.to_controls, conditioning, "the mapping to controls")
         unknown = sorted(values.keys() - self._ports.controls)
@@ -325,19 +316,17 @@ class Rollout:
             raise ValueError(f"the mapping to controls gives {unknown[0]!r}, expected {sorted(self._ports.controls)}")
         return values
 
-    def _set_controls(self, values: Mapping[str, object], applied: AppliedAction) -> None:
-        """Set what has changed, or all when nothing has, so that a chunk can show every action."""
+    def _set_controls(self, values: Mapping[str, object], replaced: Collection[RequestPart]) -> None:
+        """Set what has changed, or all when nothing has, as the newest action set them."""
         changed = {
             name: value
             for name, value in values.items()
             if name not in self._values or not same_value(value, self._values[name])
         }
         self._values.update(changed)
-        versions = {
-            name: self._pipeline.set_control(self._session_id, name, value)
-            for name, value in (changed or values).items()
-        }
-        self._history.applied(applied, versions)
+        self._pipeline.update_controls(
+            self._session_id, changed or values, update=self.input.state, replaces=[*changed, *replaced]
+        )
 
 
 def mapped(mapping: Callable[[T], Mapping[str, object]], given: T, what: str) -> Mapping[str, object]:

@@ -424,10 +424,13 @@ class Scheduler:
             output.emitted_ns = now_ns
             output.last = sequence_id == session.final
             output.controls = {name: version for name, (version, _) in (slot.controls or {}).items()}
+            output.update = None
             session.outputs.append(output)
             session.record.on_output(now_ns)
             if min(session.emitted) > sequence_id:
                 session.record.on_chunk(sequence_id, now_ns, slot.controls)
+                output.update, unused = session.controls.finish(sequence_id)
+                self.dropped += [Slot(state, 0) for state in unused]
         if session.output_line:
             self._wake(session.output_line)
 

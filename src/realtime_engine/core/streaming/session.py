@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from types import TracebackType
 
 from ..waiters import Waiter
+from .controls import SessionControls
 from .errors import SequenceError, SessionActiveError, SessionEndedError, UnknownSessionError
 from .graph import PipelineGraph
 from .metrics import PipelineTotals, SessionRecord
@@ -71,7 +72,7 @@ class StreamingSession:
         stages: its progress, by stage.
         slots: (artifact, sequence) -> value, for everything that is still referenced.
         inputs: artifact -> the sequences that were accepted.
-        controls: artifact -> (value, version, time at which it was set in nanoseconds).
+        controls: the values of its controls, guarded by a lock of their own.
         outputs: readable outputs; ``emitted`` and ``polled`` count them by output artifact.
         held: outputs that wait for those of an earlier sequence.
         works: its invocations at actors.
@@ -111,7 +112,7 @@ class StreamingSession:
         self.stages = tuple(StageProgress(self, table, window) for table in graph.stages)
         self.slots: dict[tuple[str, int], Slot] = {}
         self.inputs = {artifact: AcceptedSequences() for artifact in graph.inputs}
-        self.controls: dict[str, tuple[object, int, int]] = dict.fromkeys(graph.controls, (None, 0, 0))
+        self.controls = SessionControls(graph.controls)
         self.outputs: deque[StreamingOutput] = deque()
         self.emitted = [0] * len(graph.outputs)
         self.polled = [0] * len(graph.outputs)

@@ -122,11 +122,14 @@ class StreamingOutput(OutputTriple):
             if several stages on the way sampled it. Empty without controls.
         emitted_ns: when it became readable, in monotonic nanoseconds.
         last: it belongs to the last sequence of the session.
+        update: name of the newest update of the controls that the sequence sampled; ``None`` if it sampled none,
+            and for all outputs of a sequence but the last one emitted.
     """
 
     controls: dict[str, int]
     emitted_ns: int
     last: bool
+    update: object
 
     @property
     def emitted_at(self) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 
 from ..clock import Clock
+from .controls import ControlState
 from .errors import SessionEndedError
 from .progress import Controls, StageProgress, merged
 from .types import StreamingSessionStatus, StreamingStageActor, StreamingStageInvocation
@@ -75,7 +76,7 @@ class StageWork:
         """Everything that the stage consumes, with the controls as they are now."""
         session, table = self.session, self.progress.table
         found = {artifact: session.slots[artifact, self.sequence_id].value for artifact in table.queued}
-        self._sample_into(found)
+        self._add_controls(found, session.controls.peek(self.sequence_id))
         return found
 
     def sample(self) -> Mapping[str, object]:
@@ -87,10 +88,11 @@ class StageWork:
         self.begun_ns = self._clock.now_ns()
         self.progress.record.begun(self.sequence_id, self.begun_ns)
         inputs = self.invocation.inputs
-        if not self.progress.table.controls:
+        controls = self.progress.table.controls
+        if not controls:
             return inputs
         found = dict(inputs)
-        self._sample_into(found)
+        self._add_controls(found, session.controls.sample(self.sequence_id, controls))
         return found
 
     def controls(self) -> Controls:
@@ -98,7 +100,7 @@ class StageWork:
         slots, queued = self.session.slots, self.progress.table.queued
         return merged((slots[artifact, self.sequence_id].controls for artifact in queued), self.sampled)
 
-    def _sample_into(self, inputs: dict[str, object]) -> None:
+    def _add_controls(self, inputs: dict[str, object], state: ControlState) -> None:
         for artifact in self.progress.table.controls:
-            inputs[artifact], version, set_ns = self.session.controls[artifact]
+            inputs[artifact], version, set_ns = state.values[artifact]
             self.sampled[artifact] = (version, set_ns)

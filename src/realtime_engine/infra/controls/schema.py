@@ -320,12 +320,24 @@ class StageTiming(WireModel):
     p99: float
 
 
+class PipelineStageValues(WireModel):
+    """Named values of one stage of a stage graph; the name ends with the unit."""
+
+    stage: str
+    values: dict[str, float | str | None]
+
+
 class TimingMessage(_Message):
-    """Latency of each stage for the session's frames over this client's transport."""
+    """Latency of each stage for the session's frames over this client's transport.
+
+    Attributes:
+        pipeline: the stages of the model, where it is a stage graph.
+    """
 
     type: Literal["timing"]
     transport: str | None
     stages: list[StageTiming]
+    pipeline: list[PipelineStageValues] = []
 
 
 ServerMessage: TypeAlias = Annotated[

@@ -1,4 +1,4 @@
-"""Video encoders for live viewing. Nothing here knows a transport."""
+"""Video encoders for live viewing, independent of transports."""
 
 from .base import Codec, PyavEncoder, VideoEncoder
 from .factory import ENCODER_CHOICES, SOFTWARE_ENCODERS, Encoders, choose_encoders

@@ -1,7 +1,7 @@
-"""Video encoders for live viewing: I420 planes in, packets out, no frame of delay.
+"""Video encoders for live viewing: I420 planes in, packets out, without a frame of delay.
 
-The settings are those that were measured to give the best picture for the time on few cores: one thread, no lookahead,
-no B-frames, keyframes only on demand.
+The settings gave the best picture for the CPU time on few cores in measurements: one thread, no lookahead, no B-frames,
+keyframes only on demand.
 """
 
 from __future__ import annotations
@@ -26,60 +26,63 @@ from .rate_control import RateBudget, check_bitrate, default_bitrate
 
 
 class VideoEncoder(Protocol):
-    """One stream. One encode at a time, from whichever thread."""
+    """The encoder of one stream. One call of :meth:`encode` at a time, from any thread."""
 
     def encode(
         self, planes: NDArray[np.uint8], force_keyframe: bool = False, *, at_ns: int
     ) -> list[av.Packet[av.VideoStream]]:
-        """Packets of this picture; the first of a stream is a keyframe.
-
-        A new size begins a new stream, with a keyframe. After ``close``: ``ValueError``.
+        """Encode a picture; returns its packets. The first picture of a stream, or of a new size, is a keyframe.
 
         Args:
-            planes: I420, (height * 3 / 2, width) uint8, both sides even, as of :func:`~..colour.to_i420`.
-            at_ns: when the picture is meant to be shown, in nanoseconds; the rate control follows it.
+            planes: I420 (:mod:`realtime_engine.infra.color`), (height * 3 / 2, width) uint8.
+            force_keyframe: encode a keyframe.
+            at_ns: presentation time in nanoseconds, which the rate control follows.
+
+        Raises:
+            ValueError: the encoder is closed, or the array is not I420.
         """
 
     def set_bitrate(self, bits_per_second: int) -> None:
-        """Aim at this rate from the next picture on. May be called during an encode."""
+        """Set the target bitrate from the next picture on. May be called during an encode."""
 
     def close(self) -> None:
-        """Free the codec, once a picture in work is done. May be called again, and during an encode."""
+        """Free the codec, after an encode in progress. Idempotent; may be called during an encode."""
 
 
 class Codec(str, enum.Enum):
-    """What a viewer decodes. The value is the encoding name of the SDP."""
+    """A video codec; the value is its encoding name in SDP."""
 
     H264 = "H264"
     VP8 = "VP8"
 
 
-_VBV_S = 0.4  # a keyframe may borrow this much of the rate, which bounds the time that it needs on the wire
-_VBV_INTERVALS = 5  # and with fewer pictures than this in it, no encoder keeps its rate
-_MAX_VBV_BITS = 2**31 - 1  # FFmpeg's number for it
-_SLOWEST = fractions.Fraction(1, 1001)  # frames per second: the least that encoders are told
-_NEVER = 1_000_000  # frames between keyframes that nobody asked for
-_TIMEOUT_NS = 2 * NS_PER_S  # between streams that begin anew for their rate
-_BIG_STEP, _BIG_STEP_TIMEOUT_NS = 0.5, NS_PER_S // 4  # a network that lost half its rate is full at once
+_VBV_S = 0.4  # the rate control buffer; bounds the size of a keyframe, and the time to send it
+_MIN_VBV_INTERVALS = 5  # encoders do not keep their rate with a buffer of fewer pictures
+_MAX_VBV_BITS = 2**31 - 1  # the limit of FFmpeg
+_MIN_FPS = fractions.Fraction(1, 1001)  # declared to encoders
+_MAX_GOP = 1_000_000  # frames between keyframes that were not requested
+_REOPEN_INTERVAL_NS = 2 * NS_PER_S  # between new streams that a new rate requires
+_BIG_STEP, _BIG_STEP_INTERVAL_NS = 0.5, NS_PER_S // 4  # a network that lost half its rate must not wait
 
 Packets = list["av.Packet[av.VideoStream]"]
 
 
 class PyavEncoder(ABC):
-    """A stream that opens with the first picture, and again when its size changes.
-
-    ``set_bitrate`` may be called while another thread encodes, and so may ``close``: the picture in work is finished.
+    """A :class:`VideoEncoder` of PyAV. The codec is opened for the first picture, and again when the size changes.
 
     Args:
-        fps: frames per second to begin with; what is measured counts.
+        fps: expected frames per second; the rate control measures the real rate.
         bitrate: bits per second; ``None`` for :func:`default_bitrate` of each size.
-        copies: where copies into the encoder's buffers are counted.
+        copies: counts copies into the encoder's buffers.
+
+    Raises:
+        ValueError: a rate out of range.
     """
 
     library: ClassVar[str]
     pix_fmt: ClassVar[str] = "yuv420p"
     live_range: ClassVar[tuple[float, float]]
-    """Rates, as multiples of the one it was opened with, that a running stream can be turned to."""
+    """Range of rates to which a running stream can change, as multiples of the one with which it was opened."""
 
     def __init__(self, fps: float = 30.0, bitrate: int | None = None, copies: CopyStats | None = None) -> None:
         if not fps > 0:
@@ -96,6 +99,7 @@ class PyavEncoder(ABC):
         self._closed = False
 
     def encode(self, planes: NDArray[np.uint8], force_keyframe: bool = False, *, at_ns: int) -> Packets:
+        """Encode a picture, as :meth:`VideoEncoder.encode`."""
         if self._closed:
             raise ValueError("this encoder is closed")
         check_i420(planes)
@@ -112,36 +116,38 @@ class PyavEncoder(ABC):
         return packets
 
     def set_bitrate(self, bits_per_second: int) -> None:
+        """Set the target bitrate; ``ValueError`` for one out of range."""
         check_bitrate(bits_per_second)
         self._bitrate = bits_per_second
 
     def close(self) -> None:
+        """Free the codec."""
         self._closed = True
         self._context = None
 
     def _context_for(self, width: int, height: int, rate: int, at_ns: int) -> VideoCodecContext:
         context = self._context
         if context is None or (context.width, context.height) != (width, height):
-            return self._open_anew(width, height, rate, at_ns)
+            return self._open(width, height, rate, at_ns)
         if self._is_due(rate, at_ns):
             if not self._retune(context, rate):
-                return self._open_anew(width, height, rate, at_ns)
+                return self._open(width, height, rate, at_ns)
             self._opened_rate, self._opened_ns = rate, at_ns
         return context
 
     def _is_due(self, rate: int, at_ns: int) -> bool:
-        """Whether the stream must begin anew for this rate, and may: a keyframe goes with it."""
+        """Whether this rate requires a new stream, and the last one is long enough ago: it costs a keyframe."""
         low, high = self.live_range
         change = rate / self._opened_rate
-        patience_ns = _BIG_STEP_TIMEOUT_NS if change < _BIG_STEP else _TIMEOUT_NS
-        return not low <= change <= high and at_ns - self._opened_ns >= patience_ns
+        interval_ns = _BIG_STEP_INTERVAL_NS if change < _BIG_STEP else _REOPEN_INTERVAL_NS
+        return not low <= change <= high and at_ns - self._opened_ns >= interval_ns
 
-    def _open_anew(self, width: int, height: int, rate: int, at_ns: int) -> VideoCodecContext:
-        self._context = None  # first, since hardware may have room for one only
+    def _open(self, width: int, height: int, rate: int, at_ns: int) -> VideoCodecContext:
+        self._context = None  # first, since hardware may support one stream only
         context = self._new_context()
         context.width, context.height = width, height
         context.pix_fmt = self.pix_fmt
-        context.gop_size = _NEVER
+        context.gop_size = _MAX_GOP
         context.thread_count = 1
         context.options = dict(self._options(width, height, rate))
         self._configure(context, rate)
@@ -155,18 +161,18 @@ class PyavEncoder(ABC):
         return context
 
     def _opening_rate(self, bitrate: int) -> int:
-        """What a stream of ``bitrate`` is opened with."""
+        """The rate with which a stream of ``bitrate`` is opened."""
         return bitrate
 
     def _retune(self, context: VideoCodecContext, rate: int) -> bool:
-        """Turn a running stream to a rate out of its range; false when it takes a new one."""
+        """Change a running stream to a rate out of its range; false if that requires a new stream."""
         return False
 
     def _vbv_bits(self, rate: int) -> int:
-        return min(round(rate * max(_VBV_S, _VBV_INTERVALS * self._budget.interval_s)), _MAX_VBV_BITS)
+        return min(round(rate * max(_VBV_S, _MIN_VBV_INTERVALS * self._budget.interval_s)), _MAX_VBV_BITS)
 
     def _wrap(self, planes: NDArray[np.uint8]) -> av.VideoFrame:
-        """A frame of these planes, without a copy where PyAV can: it takes heights for multiples of 4."""
+        """A frame of these planes, without a copy where PyAV supports it: heights that are multiples of 4."""
         height, width = planes.shape[0] * 2 // 3, planes.shape[1]
         if height % 4 == 0 and planes.flags.c_contiguous:
             return av.VideoFrame.from_numpy_buffer(planes, format="yuv420p")
@@ -186,13 +192,13 @@ class PyavEncoder(ABC):
 
     @abstractmethod
     def _configure(self, context: VideoCodecContext, rate: int) -> None:
-        """Set the rate and the time base of a stream that is about to open."""
+        """Set the rate and the time base before the codec is opened."""
 
     @abstractmethod
     def _schedule(self, context: VideoCodecContext, frame: av.VideoFrame, bits: float) -> None:
-        """Stamp ``frame`` and let it have ``bits``."""
+        """Stamp ``frame``, and let the codec spend ``bits`` on it."""
 
 
 def frame_time(fps: float) -> fractions.Fraction:
     """The declared interval between frames, in seconds."""
-    return 1 / max(fractions.Fraction(fps).limit_denominator(1001), _SLOWEST)
+    return 1 / max(fractions.Fraction(fps).limit_denominator(1001), _MIN_FPS)

@@ -1,4 +1,4 @@
-"""Which encoder a codec gets: tried out once, when the server starts."""
+"""Chooses the encoder of each codec, once, when the server starts."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Encoders:
     """Makes the encoders of a server.
 
     Args:
-        h264: the one for H.264.
-        copies: where the copies of all of them are counted.
+        h264: the class for H.264.
+        copies: counts the copies of all encoders.
     """
 
     def __init__(self, h264: type[PyavEncoder] = H264Encoder, copies: CopyStats | None = None) -> None:
@@ -42,7 +42,7 @@ class Encoders:
         return f"Encoders(h264={self.h264.library!r})"
 
     def __call__(self, codec: Codec, fps: float = 30.0, bitrate: int | None = None) -> VideoEncoder:
-        """The encoder of ``codec``; the arguments are those of :class:`~.pyav_encoder.PyavEncoder`."""
+        """A new encoder of ``codec``; the other arguments are those of :class:`PyavEncoder`."""
         if codec is Codec.VP8:
             return Vp8Encoder(fps, bitrate, self._copies)
         software = H264Encoder(fps, bitrate, self._copies)
@@ -57,10 +57,12 @@ SOFTWARE_ENCODERS = Encoders()
 def choose_encoders(
     choice: str = AUTO, copies: CopyStats | None = None, hardware: Sequence[type[PyavEncoder]] = HARDWARE_ENCODERS
 ) -> Encoders:
-    """The encoders of ``choice``; libx264 if no hardware passes :func:`probe`, and one log line says why.
+    """The encoders of ``choice``: libx264 if no hardware passes :func:`probe`, for a reason that is logged.
 
     Args:
         choice: ``auto`` for the first of ``hardware`` that works, ``software`` for none, or the name of one.
+        copies: counts the copies of all encoders.
+        hardware: classes to choose from, by preference.
 
     Raises:
         ValueError: an unknown choice.
@@ -79,59 +81,61 @@ def choose_encoders(
                 return Encoders(kind, copies)
             faults.append(f"{kind.library}: {fault}")
     level = logging.INFO if choice == AUTO else logging.WARNING
-    logger.log(level, "H264 is encoded by libx264, since no hardware does it (%s)", "; ".join(faults))
+    logger.log(level, "H264 is encoded by libx264; no hardware encoder is available (%s)", "; ".join(faults))
     return Encoders(copies=copies)
 
 
 def probe(kind: type[PyavEncoder]) -> str | None:
-    """Encode two pictures, the second as a forced keyframe. ``None`` when that gave a stream that viewers can use;
-    else what is wrong.
-    """
+    """Encode two pictures, the second as a forced keyframe; ``None`` if viewers can use the stream, else the fault."""
     if kind.library not in av.codecs_available:
-        return "this build of FFmpeg does not have it"
+        return "not in this build of FFmpeg"
     encoder = kind()
     try:
         planes = np.full(i420_shape(_PROBE_HEIGHT, _PROBE_WIDTH), 128, np.uint8)
-        given = [encoder.encode(planes, at_ns=0), encoder.encode(planes, True, at_ns=_FRAME_NS)]
+        packets = [encoder.encode(planes, at_ns=0), encoder.encode(planes, True, at_ns=_FRAME_NS)]
     except (av.FFmpegError, OSError, ValueError, NotImplementedError) as error:
         return getattr(error, "strerror", None) or str(error)
     finally:
         encoder.close()
-    return _fault_of(given)
+    return _fault_of(packets)
 
 
-def _fault_of(given: list[Packets]) -> str | None:
-    if [len(packets) for packets in given] != [1, 1]:
-        return f"two pictures gave {[len(packets) for packets in given]} packets; it must not hold any back"
-    if not all(packet.is_keyframe for packets in given for packet in packets):
-        return "it gave no keyframe when one was asked for"
-    if not all(bytes(packet).startswith(_START_CODES) for packets in given for packet in packets):
+def _fault_of(of_pictures: list[Packets]) -> str | None:
+    counts = [len(packets) for packets in of_pictures]
+    if counts != [1, 1]:
+        return f"it delays frames: two pictures gave {counts} packets"
+    if not all(packet.is_keyframe for packets in of_pictures for packet in packets):
+        return "it ignores forced keyframes"
+    if not all(bytes(packet).startswith(_START_CODES) for packets in of_pictures for packet in packets):
         return "its stream is not Annex B"
     return None
 
 
 class FallbackEncoder:
-    """Hardware until it fails, software from then on: a device may have room for a few streams only, or be lost."""
+    """A hardware encoder until it fails, then software: a device may support a few streams only, or be lost."""
 
     def __init__(self, hardware: PyavEncoder, software: PyavEncoder) -> None:
-        self._now = hardware
+        self._current = hardware
         self._software = software
 
     def encode(self, planes: NDArray[np.uint8], force_keyframe: bool = False, *, at_ns: int) -> Packets:
+        """Encode a picture, as :meth:`VideoEncoder.encode`."""
         try:
-            return self._now.encode(planes, force_keyframe, at_ns=at_ns)
+            return self._current.encode(planes, force_keyframe, at_ns=at_ns)
         except (av.FFmpegError, OSError) as error:
-            if self._now is self._software:
+            if self._current is self._software:
                 raise
-            logger.warning("%s failed (%s): this stream goes on with libx264", self._now.library, error)
-            self._now.close()
-            self._now = self._software
-            return self._now.encode(planes, force_keyframe, at_ns=at_ns)
+            logger.warning("%s failed (%s): this stream continues with libx264", self._current.library, error)
+            self._current.close()
+            self._current = self._software
+            return self._current.encode(planes, force_keyframe, at_ns=at_ns)
 
     def set_bitrate(self, bits_per_second: int) -> None:
-        for encoder in (self._now, self._software):
+        """Set the target bitrate."""
+        for encoder in (self._current, self._software):
             encoder.set_bitrate(bits_per_second)
 
     def close(self) -> None:
-        for encoder in (self._now, self._software):
+        """Free both codecs."""
+        for encoder in (self._current, self._software):
             encoder.close()

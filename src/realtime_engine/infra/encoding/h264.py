@@ -1,6 +1,6 @@
-"""H.264 in software: constrained baseline, Annex B, parameter sets before every keyframe.
+"""The H.264 software encoder: constrained baseline, Annex B, parameter sets before every keyframe.
 
-Colours are BT.601 limited range and the stream says so, since a decoder would otherwise guess BT.709.
+Colors are BT.601 limited range. The stream is labeled so, since decoders otherwise assume BT.709.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from av.video.codeccontext import VideoCodecContext
 
 from .base import PyavEncoder, frame_time
 
-# level, largest picture and most of it in a second, both in macroblocks; from 3.1 on, which the SDP promises
+# level, macroblocks in a picture and in a second at most (H.264, table A-1); from 3.1 on, which the SDP announces
 _LEVELS = (
     ("3.1", 3_600, 108_000),
     ("3.2", 5_120, 216_000),
@@ -27,22 +27,22 @@ _LEVELS = (
 
 
 def level_for(width: int, height: int, fps: float) -> str:
-    """The least level of at least 3.1 for pictures of this size and rate."""
+    """The lowest H.264 level from 3.1 on for pictures of this size and rate."""
     blocks = -(-width // 16) * -(-height // 16)
     fitting = (level for level, size, speed in _LEVELS if blocks <= size and blocks * fps <= speed)
     return next(fitting, _LEVELS[-1][0])
 
 
-_MIN_RATE = 8_000  # libx264 counts in thousands, and 0 would be no limit
-_CEILING = 8  # times the rate: room for a higher one, and for frame rates down to this part of the declared one
+_MIN_RATE = 8_000  # libx264 counts in thousands, and 0 means no limit
+_CEILING = 8  # times the rate: allows for a higher one, and for an eighth of the declared frame rate
 
 
 class H264Encoder(PyavEncoder):
     """libx264 in its lowest-delay mode.
 
-    It goes by frames and not by their times, so what a frame may have is set as a rate at the declared frame rate. It
-    changes that in a running stream only if it was opened at a constant rate, and then only downwards from there: the
-    stream opens far above the rate that is wanted and is turned down at once.
+    libx264 ignores timestamps, so the bits for a frame are set as a rate at the declared frame rate. The rate of a
+    running stream can change only if it was opened as constant, and only to lower rates. Therefore the codec is opened
+    with a multiple of the target rate, which is lowered at once.
     """
 
     library = "libx264"

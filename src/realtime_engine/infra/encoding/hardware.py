@@ -1,7 +1,7 @@
-"""H.264 from the encoder of a graphics processor, as FFmpeg offers it.
+"""H.264 hardware encoders of FFmpeg.
 
-These think in bits per frame at the frame rate that they were opened with, as libx264 does, but a new rate costs a
-keyframe at best. So the rate follows the measured frame rate in steps.
+Like libx264 they spend bits per frame at the declared frame rate, but a new rate costs at least a keyframe. Therefore
+the rate follows the measured frame rate in steps.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from av.video.codeccontext import VideoCodecContext
 from .base import PyavEncoder, frame_time
 from .h264 import level_for
 
-_SMPTE170M = 6  # BT.601 in ITU-T H.273, for primaries, transfer and matrix alike
+_SMPTE170M = 6  # BT.601 in ITU-T H.273, for primaries, transfer and matrix
 
 
 class HardwareEncoder(PyavEncoder):
-    """What the hardware encoders share. A new rate takes a new stream."""
+    """Base of the hardware encoders. A new rate requires a new stream."""
 
     live_range: ClassVar[tuple[float, float]] = (0.9, 1.1)
 
@@ -41,7 +41,7 @@ class HardwareEncoder(PyavEncoder):
 
 
 class NvencEncoder(HardwareEncoder):
-    """NVIDIA's. FFmpeg turns a running stream to a new rate, with a keyframe of its own."""
+    """NVIDIA NVENC. A running stream can change its rate, with a keyframe."""
 
     library = "h264_nvenc"
 
@@ -64,7 +64,7 @@ class NvencEncoder(HardwareEncoder):
 
 
 class VaapiEncoder(HardwareEncoder):
-    """Intel's and AMD's on Linux. PyAV carries the picture to the device."""
+    """VA-API (Intel and AMD on Linux). PyAV uploads the picture to the device."""
 
     library = "h264_vaapi"
     pix_fmt = "nv12"
@@ -86,7 +86,7 @@ class VaapiEncoder(HardwareEncoder):
 
 
 class VideoToolboxEncoder(HardwareEncoder):
-    """Apple's."""
+    """Apple VideoToolbox."""
 
     library = "h264_videotoolbox"
 

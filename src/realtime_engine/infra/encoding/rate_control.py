@@ -1,8 +1,8 @@
-"""How many bits the next picture may have, so that a stream keeps its rate whatever its pictures' times.
+"""Rate control: the bits for the next picture, so that a stream keeps its bitrate at any cadence of pictures.
 
-Encoders think in bits per frame at a declared frame rate, or take each frame's duration from its timestamp; a live
-producer keeps to neither. Here the interval between pictures is measured and smoothed, which keeps the sum of the
-allotments at rate x elapsed time, and what was really spent is compared with it.
+Encoders spend bits per frame at a declared frame rate, or by each frame's timestamp; a live producer keeps to neither.
+Here the interval between pictures is measured and smoothed, which keeps the sum of the allotments at rate x elapsed
+time, and the bits really spent are compared with it.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ _REFERENCE_PIXELS = 640 * 360
 _REFERENCE_BITRATE = 1_500_000
 _REFERENCE_FPS = 30.0
 _MIN_DEFAULT = 100_000
-MIN_BITRATE, MAX_BITRATE = 10_000, 250_000_000  # what encoders keep, and what fits into their 32 bits
+MIN_BITRATE, MAX_BITRATE = 10_000, 250_000_000  # what encoders keep, and what fits into 32 bits
 _SIZE_EXPONENT = 0.71  # 1.5 Mb/s at 640x360 and 4 Mb/s at 1280x720
 
 _MEMORY = 16  # pictures over which the interval is smoothed
 _FIRST_GUESS_WEIGHT = 2  # the declared interval counts like this many measured ones
 _PAUSE_S = 1.0
-_PAUSE_INTERVALS = 8  # a gap longer than both is a pause, which says nothing of the cadence
+_PAUSE_INTERVALS = 8  # a gap longer than both is a pause, which does not count
 _MIN_INTERVAL_S = 1 / 240
 
-_WINDOW_S = 2.0  # within which a debt is paid back
+_WINDOW_S = 2.0  # in which a debt is repaid
 _MAX_DEBT_S = 1.0
-_MAX_CREDIT_S = 0.5  # what easy pictures leave over is not saved up
+_MAX_CREDIT_S = 0.5  # limits what easy pictures save for later ones
 _MIN_CORRECTION, _MAX_CORRECTION = 0.6, 1.25
 
 
@@ -35,7 +35,11 @@ def default_bitrate(width: int, height: int, fps: float = _REFERENCE_FPS) -> int
 
 
 def check_bitrate(bits_per_second: int) -> None:
-    """Raise ValueError for a rate that no encoder keeps."""
+    """Validate a bitrate.
+
+    Raises:
+        ValueError: no encoder keeps it.
+    """
     if not MIN_BITRATE <= bits_per_second <= MAX_BITRATE:
         raise ValueError(f"a bitrate is {MIN_BITRATE} to {MAX_BITRATE} bits per second, got {bits_per_second!r}")
 
@@ -44,7 +48,7 @@ class Cadence:
     """The smoothed interval between pictures, in seconds.
 
     Args:
-        fps: frames per second to begin with.
+        fps: expected frames per second.
     """
 
     def __init__(self, fps: float) -> None:
@@ -52,8 +56,8 @@ class Cadence:
         self._measured = 0
         self._last_ns: int | None = None
 
-    def note(self, at_ns: int) -> None:
-        """A picture comes at this time."""
+    def record(self, at_ns: int) -> None:
+        """A picture has this presentation time."""
         last_ns, self._last_ns = self._last_ns, at_ns
         if last_ns is None:
             return
@@ -66,10 +70,10 @@ class Cadence:
 
 
 class RateBudget:
-    """Allots bits to pictures.
+    """Allots bits to pictures, and compares that with the bits spent.
 
     Args:
-        fps: frames per second to begin with.
+        fps: expected frames per second.
     """
 
     def __init__(self, fps: float) -> None:
@@ -82,8 +86,8 @@ class RateBudget:
         return self._cadence.interval_s
 
     def allot(self, bits_per_second: int, at_ns: int) -> float:
-        """Bits for the picture of ``at_ns``; :meth:`spend` tells what became of it."""
-        self._cadence.note(at_ns)
+        """Bits for the picture of ``at_ns``; report the bits spent by :meth:`spend`."""
+        self._cadence.record(at_ns)
         due = bits_per_second * self._cadence.interval_s
         correction = 1 - self._debt_bits / (bits_per_second * _WINDOW_S)
         low, high = -_MAX_CREDIT_S * bits_per_second, _MAX_DEBT_S * bits_per_second

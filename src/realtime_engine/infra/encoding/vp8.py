@@ -1,4 +1,4 @@
-"""VP8 in software."""
+"""The VP8 software encoder."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from .base import PyavEncoder
 _TICKS = 90_000
 _MAX_OVERDRAFT_S = 0.5
 _PLENTY = 0.08  # bits for a pixel
-_KEYFRAME_PERCENT = 400  # of what a picture has on average; libvpx would spend all that the rate buffer holds
+_KEYFRAME_PERCENT = 400  # of the bits of an average picture; without it libvpx spends the whole rate buffer
 
 
 class Vp8Encoder(PyavEncoder):
     """libvpx in its real-time mode at a constant rate.
 
-    It never changes its rate, but gives a frame bits for the time that its timestamp says has gone by. So time is
-    stretched: a frame is stamped to last as long as what it may have takes at the rate that the stream was opened with.
+    libvpx cannot change the rate of a running stream, but it spends bits on a frame in proportion to its duration,
+    which it takes from timestamps. Therefore timestamps are scaled: a frame lasts as long as its bits take at the rate
+    with which the codec was opened.
 
-    A negative ``cpu-used`` fixes the speed; a positive one lets libvpx slow down until it has spent its share of the
+    A negative ``cpu-used`` fixes the speed; a positive one lets libvpx slow down until it has used its share of the
     frame time.
     """
 
@@ -39,7 +40,7 @@ class Vp8Encoder(PyavEncoder):
             "auto-alt-ref": "0",
             "static-thresh": "0",
             "qmin": "2",
-            "qmax": "60",  # coarser pictures spoil the prediction of the next, and cost more bits in the end
+            "qmax": "60",  # coarser pictures predict the next badly, and cost more bits in the end
             "minrate": str(rate),
             "maxrate": str(rate),
             "bufsize": str(self._vbv_bits(rate)),
@@ -49,8 +50,10 @@ class Vp8Encoder(PyavEncoder):
         }
 
     def _speed(self, width: int, height: int, rate: int) -> str:
-        """The fastest while bits are plenty: it costs a fifth less and as good as nothing. Where they are scarce, the
-        searches that it leaves out are worth 4 dB."""
+        """The speed setting: the fastest at high bitrates, where it saves a fifth of the time at no visible cost.
+
+        At low bitrates the searches that it skips are worth 4 dB.
+        """
         return "-12" if rate / (width * height * self._fps) >= _PLENTY else "-6"
 
     def _configure(self, context: VideoCodecContext, rate: int) -> None:
@@ -61,8 +64,8 @@ class Vp8Encoder(PyavEncoder):
         self._overdraft_bits = 0.0
 
     def _schedule(self, context: VideoCodecContext, frame: av.VideoFrame, bits: float) -> None:
-        # libvpx takes a frame's duration from the distance to the one before, so the stamp moves before the frame.
-        # What pictures took that it could not make smaller it would save on later ones, for minutes: forgive it.
+        # libvpx takes a frame's duration from the distance to the previous one, so the stamp advances first. Bits of
+        # pictures that it could not make smaller would be saved on later ones, for minutes: forgive that overdraft.
         forgiven = max(self._overdraft_bits - _MAX_OVERDRAFT_S * self._opened_rate, 0)
         self._overdraft_bits -= bits + forgiven
         self._overdraft_bits = max(self._overdraft_bits, -_MAX_OVERDRAFT_S * self._opened_rate)

@@ -1,6 +1,4 @@
-"""Recordings of encoded video as fragmented MP4: packets that exist already are written down, and nothing is
-encoded.
-"""
+"""Recordings of encoded video as fragmented MP4, without encoding it again."""
 
 from .muxer import RecordingError, RecordingRuns, StorageFull
 from .recording import Recording, StopReason

@@ -1,4 +1,4 @@
-"""H.264 packets into fragments of an MP4 file, in memory."""
+"""Fragmented MP4 from H.264 packets: the muxer, the file, and the errors of recording."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..webrtc import EncodedFrame
 
 _CLOCK_HZ = 90_000
 _TIME_BASE = fractions.Fraction(1, _CLOCK_HZ)
-_SEQUENCE, _PICTURE = 7, 8  # types of NAL units: parameter sets
+_SEQUENCE, _PICTURE = 7, 8  # NAL unit types of parameter sets
 _OPTIONS = {
     "movflags": "frag_keyframe+empty_moov+default_base_moof+delay_moov",
     "video_track_timescale": str(_CLOCK_HZ),
@@ -31,7 +31,11 @@ def parameter_sets(data: bytes) -> tuple[bytes, ...]:
 
 
 def picture_size(keyframe: bytes) -> tuple[int, int]:
-    """Width and height of what it shows, in pixels. Errors: ``ValueError`` if nobody can tell."""
+    """Width and height of the picture, in pixels.
+
+    Raises:
+        ValueError: it cannot be decoded.
+    """
     decoder = av.CodecContext.create("h264", "r")
     assert isinstance(decoder, VideoCodecContext)
     try:
@@ -44,10 +48,17 @@ def picture_size(keyframe: bytes) -> tuple[int, int]:
 
 
 class FragmentMuxer:
-    """Makes a fragmented MP4 (ISO/IEC 14496-12, section 8.8) of one stream of H.264 in Annex B.
+    """Makes a fragmented MP4 (ISO/IEC 14496-12, section 8.8) in memory from one H.264 stream in Annex B.
 
-    A fragment reaches from one keyframe to the next and needs no other, so a file is playable up to the last that was
-    written. Times are those of the packets, counted from the first.
+    A fragment reaches from one keyframe to the next and is independent of others, so a file is playable up to the last
+    fragment written. Times are those of the packets, relative to the first.
+
+    Args:
+        width: of the picture, in pixels.
+        height: of the picture, in pixels.
+
+    Attributes:
+        seconds: from the first frame to the newest.
     """
 
     def __init__(self, width: int, height: int) -> None:
@@ -59,9 +70,9 @@ class FragmentMuxer:
         self.seconds = 0.0
 
     def add(self, encoded: EncodedFrame) -> bytes:
-        """Take a packet in, a keyframe at first. Returns the fragment before it when that is complete, else nothing.
+        """Add a frame, a keyframe at first. Returns the previous fragment when the frame completes it, else nothing.
 
-        The packet is copied, since others send it at the same time.
+        The packet is copied, since viewers are sent it at the same time.
         """
         pts = encoded.packet.pts
         assert pts is not None
@@ -73,16 +84,16 @@ class FragmentMuxer:
         packet.stream = cast("VideoStream", self._stream)
         self._container.mux_one(packet)
         self.seconds = (pts - self._first_pts) / _CLOCK_HZ
-        return self._sink.take()
+        return self._sink.drain()
 
     def finish(self) -> bytes:
-        """The last fragment and the table of all fragments. Nothing can be added from now on."""
+        """The last fragment and the table of all fragments; ends the muxer."""
         self._container.close()
-        return self._sink.take()
+        return self._sink.drain()
 
 
 class _Sink:
-    """What libav writes, until somebody takes it."""
+    """Collects what libav writes."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -91,13 +102,13 @@ class _Sink:
         self._data += data
         return len(data)
 
-    def take(self) -> bytes:
+    def drain(self) -> bytes:
         data, self._data = bytes(self._data), bytearray()
         return data
 
 
 def _units(data: bytes) -> Iterator[bytes]:
-    """NAL units, without start codes. A three-byte start code cannot be within one."""
+    """NAL units, without start codes. A NAL unit cannot contain a start code."""
     for part in data.split(b"\x00\x00\x01")[1:]:
         unit = part.rstrip(b"\x00")  # the zero of a longer start code, or trailing ones
         if unit:
@@ -105,9 +116,14 @@ def _units(data: bytes) -> Iterator[bytes]:
 
 
 class FragmentFile:
-    """A new file; whatever happens, what it holds ends with a whole fragment.
+    """A new file that always ends with a whole fragment.
 
-    Errors: ``FileExistsError`` and every other ``OSError`` of opening it.
+    Attributes:
+        size: in bytes.
+
+    Raises:
+        FileExistsError: there is such a file.
+        OSError: it cannot be created.
     """
 
     def __init__(self, path: Path) -> None:
@@ -116,9 +132,10 @@ class FragmentFile:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
 
     def append(self, fragment: bytes) -> None:
-        """Write it now, so that the end of this process does not take it along. May wait for the disk.
+        """Write a fragment to the operating system, so that it survives this process. May block on the disk.
 
-        Errors: ``OSError``; nothing of the fragment is left then.
+        Raises:
+            OSError: it cannot be written; nothing of the fragment remains in the file.
         """
         rest = memoryview(fragment)
         try:
@@ -131,19 +148,19 @@ class FragmentFile:
         self.size += len(fragment)
 
     def close(self) -> None:
-        """Keep what was written; if that is nothing, keep no file."""
+        """Close the file; an empty one is removed."""
         os.close(self._fd)
         if not self.size:
             self._path.unlink(missing_ok=True)
 
 
 class RecordingError(RealtimeEngineError):
-    """Base of what can be wrong with a recording."""
+    """Base of the errors of recordings."""
 
 
 class RecordingRuns(RecordingError):
-    """There is a recording already, or the file is still being written."""
+    """The session is already being recorded, or the file is still being written."""
 
 
 class StorageFull(RecordingError):
-    """What may be stored is stored."""
+    """Recordings have reached their size limit."""

@@ -1,4 +1,4 @@
-"""One recording while it runs."""
+"""One running recording."""
 
 from __future__ import annotations
 
@@ -16,39 +16,42 @@ logger = logging.getLogger(__name__)
 
 
 class StopReason(enum.Enum):
-    """Why a recording has ended; the value is what clients are told."""
+    """Why a recording has ended; the value is sent to clients."""
 
     ASKED = "asked"
     SESSION_OVER = "session-over"
-    UNATTENDED = "unattended"  # nobody has watched or steered for long
-    FULL = "full"  # what it, or all of them, may take on the disk is taken
-    FAILED = "failed"  # the disk, or the encoder; the log says what
+    UNATTENDED = "unattended"  # the session was neither watched nor controlled for a long time
+    FULL = "full"  # the size limit of one recording, or of all, is reached
+    FAILED = "failed"  # the disk or the encoder failed; see the log
 
 
 class RecordedViewer(Protocol):
-    """One viewer's end of a shared stream, such as :class:`~realtime_engine.infra.webrtc.VideoViewer`."""
+    """The send queue of one viewer, such as :class:`~realtime_engine.infra.webrtc.VideoViewer`."""
 
     async def next(self) -> EncodedFrame:
-        """The next packet, a keyframe at first; ``StreamEnded`` when there is nothing more."""
+        """The next frame, a keyframe at first; raises ``StreamEnded`` when there are no more."""
 
     def close(self) -> None:
-        """Watch no more."""
+        """Leave the stream."""
 
 
 class Recording:
-    """Writes what a viewer is sent, as it is, fragment by fragment; a part of its own for each form of the stream.
+    """Writes the H.264 packets of one viewer to files, fragment by fragment.
 
-    A stream whose parameter sets change (another size, another encoder) goes on in a new file, since those of an MP4
-    stand at its begin. Resets stay in the same file.
+    When the parameter sets of the stream change (another size, another encoder), a new file is started, since an MP4
+    has them in its header. A reset continues in the same file.
 
     Args:
-        viewer: where packets come from, H.264; closed with this. Its keyframes are where fragments begin.
-        session_id, number: whose recording it is, and which, as :meth:`RecordingStore.allocate_number` has said.
-        executor: where the disk is waited for.
+        viewer: the source of packets; it is closed with the recording. A fragment starts with each of its keyframes.
+        store: where files are created, and their size is counted.
+        session_id: the recorded session.
+        number: of the recording in its session, from :meth:`RecordingStore.allocate_number`.
+        executor: threads that may block on the disk.
 
     Attributes:
         reason: why it has ended; ``None`` while it runs.
-        bytes: so much has been written. parts: the names of its files.
+        bytes: written so far.
+        parts: the names of its files.
     """
 
     def __init__(
@@ -62,7 +65,7 @@ class Recording:
         self._session_id = session_id
         self._number = number
         self._executor = executor
-        self._asked: StopReason | None = None
+        self._requested: StopReason | None = None
         self._seconds = 0.0
         self._sets: tuple[bytes, ...] = ()
         self._muxer: FragmentMuxer | None = None
@@ -71,24 +74,24 @@ class Recording:
 
     @property
     def seconds(self) -> float:
-        """From its first frame to its newest, over all parts."""
+        """From its first frame to its newest, over all files."""
         return self._seconds + (0.0 if self._muxer is None else self._muxer.seconds)
 
     async def stop(self, reason: StopReason) -> None:
-        """End it, for this reason unless it has ended already; returns when its file is complete."""
-        self._asked = self._asked or reason
+        """End it, for this reason unless it has already ended; returns when its file is complete."""
+        self._requested = self._requested or reason
         self._viewer.close()
         await asyncio.wait({self._task})
 
     async def ended(self, timeout_s: float) -> bool:
-        """Whether it has ended, waiting for that for ``timeout_s`` seconds at most."""
+        """Wait until it has ended, ``timeout_s`` seconds at most; returns whether it has."""
         await asyncio.wait({self._task}, timeout=timeout_s)
         return self._task.done()
 
     async def _run(self) -> None:
         try:
             self.reason = await self._write()
-        except Exception:  # a full disk, most often; whoever is recorded plays on
+        except Exception:  # a full disk, most often; the session continues
             logger.exception("recording %d of session %s broke", self._number, self._session_id)
             self.reason = StopReason.FAILED
         finally:
@@ -98,27 +101,27 @@ class Recording:
 
     async def _write(self) -> StopReason:
         try:
-            while await self._take(await self._viewer.next()):
+            while await self._add(await self._viewer.next()):
                 pass
         except StreamEnded as ended:
             is_whole = await self._finish_part()
             if ended.error is not None:
                 return StopReason.FAILED
-            return (self._asked or StopReason.SESSION_OVER) if is_whole else StopReason.FULL
+            return (self._requested or StopReason.SESSION_OVER) if is_whole else StopReason.FULL
         return StopReason.FULL
 
-    async def _take(self, encoded: EncodedFrame) -> bool:
-        """Take a packet in; false when there is no room for the fragment that it ends."""
+    async def _add(self, encoded: EncodedFrame) -> bool:
+        """Add a frame; false when there is no room for the fragment that it completes."""
         if encoded.packet.is_keyframe:
             data = bytes(encoded.packet)
             if (sets := parameter_sets(data)) != self._sets:
                 if not await self._finish_part():
                     return False
-                await self._begin_part(data, sets)
-        assert self._muxer is not None, "a viewer is sent a keyframe at first"
+                await self._start_part(data, sets)
+        assert self._muxer is not None, "the first frame of a viewer is a keyframe"
         return await self._append(self._muxer.add(encoded))
 
-    async def _begin_part(self, keyframe: bytes, sets: tuple[bytes, ...]) -> None:
+    async def _start_part(self, keyframe: bytes, sets: tuple[bytes, ...]) -> None:
         loop = asyncio.get_running_loop()
         width, height = await loop.run_in_executor(self._executor, picture_size, keyframe)
         name, self._file = await loop.run_in_executor(
@@ -128,7 +131,7 @@ class Recording:
         self._muxer, self._sets = FragmentMuxer(width, height), sets
 
     async def _finish_part(self) -> bool:
-        """Complete the file that is written, if there is one; false when there was no room for its end."""
+        """Complete the current file, if any; false when there was no room for its last fragment."""
         muxer, self._muxer = self._muxer, None
         if muxer is None:
             return True
@@ -141,7 +144,7 @@ class Recording:
         size = len(fragment)
         if not fragment:
             return True
-        if self.bytes + size > self._store.max_bytes or not self._store.claim(size):
+        if self.bytes + size > self._store.max_bytes or not self._store.reserve(size):
             return False
         assert self._file is not None
         await asyncio.get_running_loop().run_in_executor(self._executor, self._file.append, fragment)

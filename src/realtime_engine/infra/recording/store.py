@@ -1,4 +1,4 @@
-"""Where recordings are kept: a folder with a folder for each session, and how much may be in it."""
+"""The files of recordings: a folder with a subfolder for each session, and a size limit."""
 
 from __future__ import annotations
 
@@ -20,14 +20,17 @@ class RecordedFile(NamedTuple):
 
 
 class RecordingStore:
-    """The recordings of one server. Belongs to one event loop, but for :meth:`create`, :meth:`files` and :meth:`path`.
+    """The recordings of one server. Belongs to one event loop, except :meth:`create`, :meth:`files` and :meth:`path`.
 
-    Nothing is ever deleted here: that is for the person who runs the server.
+    It never deletes a file: that is up to the operator.
 
     Args:
         directory: the folder; must exist.
-        max_bytes: size of one recording, all its files together.
-        max_total_bytes: size of all of them.
+        max_bytes: size limit of one recording, all its files together.
+        max_total_bytes: size limit of all recordings.
+
+    Attributes:
+        max_bytes: see above.
     """
 
     def __init__(self, directory: Path, *, max_bytes: int, max_total_bytes: int) -> None:
@@ -37,24 +40,32 @@ class RecordingStore:
         self._used = 0
 
     async def allocate_number(self, session_id: str) -> int:
-        """Make room for a recording; returns its number within the session, from 1.
+        """The number of a new recording in its session, from 1.
 
-        Errors: :class:`StorageFull`; ``OSError`` if the folder cannot be used.
+        Raises:
+            StorageFull: the size limit of all recordings is reached.
+            OSError: the folder cannot be used.
         """
         self._used = await asyncio.to_thread(self._measure)
         if self._used >= self._max_total_bytes:
-            raise StorageFull(f"recordings may take {self._max_total_bytes} bytes on this server, and do already")
+            raise StorageFull(
+                f"the recordings on this server have reached their limit of {self._max_total_bytes} bytes"
+            )
         return await asyncio.to_thread(self._next_number, session_id)
 
-    def claim(self, size: int) -> bool:
-        """Take so many bytes of what all recordings may have; false if there are not as many left."""
+    def reserve(self, size: int) -> bool:
+        """Count ``size`` bytes towards the limit of all recordings; false, and nothing counted, if they exceed it."""
         if self._used + size > self._max_total_bytes:
             return False
         self._used += size
         return True
 
     def create(self, session_id: str, number: int, part: int) -> tuple[str, FragmentFile]:
-        """A new file for a part of a recording, from 1, and its name. Errors: ``OSError``."""
+        """A new file for a part of a recording, from 1, and its name.
+
+        Raises:
+            OSError: it cannot be created.
+        """
         name = f"recording-{number}.mp4" if part == 1 else f"recording-{number}-{part}.mp4"
         return name, FragmentFile(self._directory / session_id / name)
 
@@ -68,7 +79,7 @@ class RecordingStore:
         return [file for _, file in sorted(found)]
 
     def path(self, session_id: str, name: str) -> Path | None:
-        """Where the file of that name is; ``None`` if there is none, whatever else lies in the folder."""
+        """The path of a recording's file; ``None`` if there is none of this name."""
         path = self._directory / session_id / name
         return path if _NAME.fullmatch(name) and path.is_file() else None
 

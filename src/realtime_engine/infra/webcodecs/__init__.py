@@ -1,4 +1,4 @@
-"""H.264 as messages of a WebSocket, which a browser decodes by WebCodecs. Knows no web framework."""
+"""H.264 as WebSocket messages for browsers that decode with WebCodecs. Independent of web frameworks."""
 
 from .feed import PacketFeed
 from .flow_control import InFlightWindow, RateEstimate

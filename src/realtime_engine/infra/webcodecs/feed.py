@@ -1,4 +1,4 @@
-"""The packets of one viewer: fresh ones only, however slow its link is."""
+"""The video packets for one viewer: packets that are late on a slow link are dropped."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ from ..webrtc import EncodedFrame, StreamEnded
 from .flow_control import InFlightWindow
 from .protocol import Acknowledge, KeyframeRequest, VideoPacket
 
-_MIN_BUDGET_MS = 50.0  # two frames at 30 a second cannot always follow each other sooner
-_TIMEOUT_NS = 10 * NS_PER_S
+_MIN_BUDGET_MS = 50.0  # at 30 frames per second, two frames may be that far apart
+_STUCK_NS = 10 * NS_PER_S
 _NS_PER_MS = NS_PER_S // 1000
 _TICKS_PER_MS = 90
 
 
 class EncodedViewer(Protocol):
-    """One viewer's end of a shared stream, such as :class:`~realtime_engine.infra.webrtc.stream.StreamViewer`."""
+    """The send queue of one viewer, such as :class:`~realtime_engine.infra.webrtc.VideoViewer`."""
 
     async def next(self) -> EncodedFrame:
-        """The next packet; ``StreamEnded`` when there is nothing more."""
+        """The next frame; raises ``StreamEnded`` when there are no more."""
 
     def report_loss(self) -> None:
-        """This viewer cannot decode on; a keyframe comes, not more often than every 250 ms."""
+        """Request a keyframe; nothing is sent before it."""
 
     def close(self) -> None:
-        """Watch no more."""
+        """Leave the stream."""
 
 
 class PacketFeed:
-    """Makes messages of a shared stream for one viewer, and drops what the viewer's link does not take in time.
+    """Makes the messages for one viewer of a shared stream, and drops frames that its link cannot carry in time.
 
-    A frame waits here while the link is full (:class:`InFlightWindow`). When the oldest has waited for longer than
-    the budget, everything that waits is dropped; once all that is on its way has arrived, a keyframe is asked for,
-    and the picture goes on with it. So a frame is at most twice the budget older when it arrives than the link itself
-    makes it.
+    Frames are queued here while the link is full (:class:`InFlightWindow`). When the oldest has waited longer than the
+    budget, the queue is dropped; once everything in flight has arrived, a keyframe is requested, and the video
+    continues with it. So the delay of a frame is at most twice the budget above the delay of the link.
 
     Args:
-        viewer: where the packets come from; closed with this.
-        epoch: the newest epoch, of which older frames are not sent any more.
-        budget_ms: milliseconds that a frame may wait here, and again on its way.
-        on_rate: told every half second what the link takes, in bits per second, once that is known.
-        on_sent: told of each frame when its message is handed over.
+        viewer: the send queue to read; it is closed with this feed.
+        epoch: returns the newest epoch; frames of older ones are not sent.
+        budget_ms: milliseconds that a frame may wait here, and again in flight.
+        on_rate: called every half second with the rate of the link in bits per second, once that is known.
+        on_sent: called with each frame and the time when its message is passed on.
+        clock: measures delays.
 
     Attributes:
         sent, dropped: frames so far.
-        is_stuck: the viewer took nothing for 10 s.
+        is_stuck: whether the viewer has received nothing for 10 s.
     """
 
     def __init__(
@@ -70,117 +70,117 @@ class PacketFeed:
         self._on_rate = on_rate
         self._on_sent = on_sent
         self._clock = clock
-        self._waiting: deque[EncodedFrame] = deque()
-        self._flight = InFlightWindow(self._budget_ns, clock.now_ns())
-        self._handed_ns: int | None = None  # when a message was handed over, until the next one is asked for
+        self._queue: deque[EncodedFrame] = deque()
+        self._window = InFlightWindow(self._budget_ns, clock.now_ns())
+        self._passed_ns: int | None = None  # when a message was passed on, until the next one is requested
         self._changed = asyncio.Event()
         self._skipping = True  # up to a keyframe
-        self._keyframe_asked = True  # which joining does
+        self._keyframe_requested = True  # by adding the viewer
 
     @property
     def bits_per_s(self) -> float | None:
-        """How much the viewer's link takes; ``None`` while it has taken everything."""
-        return self._flight.rate.bits_per_s
+        """The rate of the viewer's link; ``None`` while it was never full."""
+        return self._window.rate.bits_per_s
 
     async def run(self) -> None:
-        """Take packets in; returns when the stream has ended or the viewer is stuck."""
+        """Read the stream; returns when it has ended or the viewer is stuck."""
         try:
             while not self.is_stuck:
-                self.take(await self._viewer.next())
+                self.put(await self._viewer.next())
         except StreamEnded:
             return
 
-    def take(self, encoded: EncodedFrame) -> None:
-        """A frame comes from the stream: let it wait, or drop it."""
+    def put(self, encoded: EncodedFrame) -> None:
+        """Queue a frame of the stream, or drop it."""
         now_ns = self._clock.now_ns()
-        self._review_rate(now_ns)
-        self.is_stuck = max(self._flight.age_ns(now_ns), self._sending_ns(now_ns)) > _TIMEOUT_NS
-        if encoded.packet.is_keyframe and (self._skipping or not self._flight.is_open(now_ns)):
-            self.dropped += len(self._waiting)
-            self._waiting.clear()  # a keyframe makes up for all that waits before it
-            self._skipping = self._keyframe_asked = False
+        self._update_rate(now_ns)
+        self.is_stuck = max(self._window.age_ns(now_ns), self._sending_ns(now_ns)) > _STUCK_NS
+        if encoded.packet.is_keyframe and (self._skipping or not self._window.is_open(now_ns)):
+            self.dropped += len(self._queue)
+            self._queue.clear()  # a keyframe replaces everything before it
+            self._skipping = self._keyframe_requested = False
         if self._skipping:
             self.dropped += 1
-            self._ask_if_due()
+            self._request_if_due()
             return
-        self._waiting.append(encoded)
-        is_held_up = not self._flight.is_open(now_ns) or self._sending_ns(now_ns) > self._budget_ns
-        if now_ns - self._waiting[0].paced_ns > self._budget_ns and is_held_up:
-            self._drop_waiting()
-            self._flight.drain()
+        self._queue.append(encoded)
+        is_blocked = not self._window.is_open(now_ns) or self._sending_ns(now_ns) > self._budget_ns
+        if now_ns - self._queue[0].paced_ns > self._budget_ns and is_blocked:
+            self._drop_queue()
+            self._window.drain()
         self._changed.set()
 
     async def next(self) -> bytes:
-        """The next message, as soon as it may be sent. One task at a time."""
+        """The next message, as soon as it may be sent. One task at a time may wait."""
         while (message := self.next_nowait()) is None:
             self._changed.clear()
             await self._changed.wait()
         return message
 
     def next_nowait(self) -> bytes | None:
-        """The next message, ``None`` while there is none or the link is full."""
+        """The next message; ``None`` while there is none or the link is full."""
         now_ns = self._clock.now_ns()
-        self._handed_ns = None
-        self._drop_what_is_over()
-        self._ask_if_due()
-        if not self._waiting:
+        self._passed_ns = None
+        self._drop_stale()
+        self._request_if_due()
+        if not self._queue:
             return None
-        if not self._flight.is_open(now_ns):
-            self._flight.rate.hold_back()
+        if not self._window.is_open(now_ns):
+            self._window.rate.on_full()
             return None
-        encoded = self._waiting.popleft()
+        encoded = self._queue.popleft()
         message = self._pack(encoded)
-        self._flight.send(self.sent, len(message), now_ns)
+        self._window.on_sent(self.sent, len(message), now_ns)
         self.sent += 1
-        self._handed_ns = now_ns
+        self._passed_ns = now_ns
         if self._on_sent is not None:
             self._on_sent(encoded, now_ns)
         return message
 
     def on_message(self, message: Acknowledge | KeyframeRequest) -> None:
-        """Take note of what the viewer says."""
+        """Handle a message of the viewer."""
         if isinstance(message, Acknowledge):
-            self._flight.acknowledge(message.number, self._clock.now_ns())
-            self._ask_if_due()
+            self._window.on_acknowledged(message.number, self._clock.now_ns())
+            self._request_if_due()
             self._changed.set()
         else:
-            self._drop_waiting()
-            self._ask_if_due()
+            self._drop_queue()
+            self._request_if_due()
 
     def close(self) -> None:
-        """Watch no more. May be called again."""
+        """Leave the stream. Idempotent."""
         self._viewer.close()
 
     def _sending_ns(self, now_ns: int) -> int:
-        """For how long the socket has been taking a message; acknowledgements do not show that it has."""
-        return 0 if self._handed_ns is None else now_ns - self._handed_ns
+        """How long the socket has been accepting a message, which acknowledgements do not show."""
+        return 0 if self._passed_ns is None else now_ns - self._passed_ns
 
-    def _review_rate(self, now_ns: int) -> None:
-        if self._flight.rate.review(now_ns) and self.bits_per_s is not None and self._on_rate is not None:
+    def _update_rate(self, now_ns: int) -> None:
+        if self._window.rate.update(now_ns) and self.bits_per_s is not None and self._on_rate is not None:
             self._on_rate(round(self.bits_per_s))
 
-    def _drop_waiting(self) -> None:
-        self.dropped += len(self._waiting)
-        self._waiting.clear()
+    def _drop_queue(self) -> None:
+        self.dropped += len(self._queue)
+        self._queue.clear()
         self._skipping = True
-        self._keyframe_asked = False
+        self._keyframe_requested = False
 
-    def _drop_what_is_over(self) -> None:
-        """Frames of an epoch that is over are not sent, and what follows refers to them."""
+    def _drop_stale(self) -> None:
+        """Drop frames of an epoch that has ended, and those after them that refer to them."""
         epoch = self._epoch()
-        if not any(encoded.id.epoch < epoch for encoded in self._waiting):
+        if not any(encoded.id.epoch < epoch for encoded in self._queue):
             return
-        while self._waiting and (self._waiting[0].id.epoch < epoch or not self._waiting[0].packet.is_keyframe):
-            self._waiting.popleft()
+        while self._queue and (self._queue[0].id.epoch < epoch or not self._queue[0].packet.is_keyframe):
+            self._queue.popleft()
             self.dropped += 1
-        if not self._waiting:
-            self._drop_waiting()
-            self._ask_if_due()
+        if not self._queue:
+            self._drop_queue()
+            self._request_if_due()
 
-    def _ask_if_due(self) -> None:
-        """Ask for a keyframe when one can be taken."""
-        if self._skipping and not self._keyframe_asked and self._flight.is_empty and self._handed_ns is None:
-            self._keyframe_asked = True
+    def _request_if_due(self) -> None:
+        """Request a keyframe once it can be sent."""
+        if self._skipping and not self._keyframe_requested and self._window.is_empty and self._passed_ns is None:
+            self._keyframe_requested = True
             self._viewer.report_loss()
 
     def _pack(self, encoded: EncodedFrame) -> bytes:
@@ -199,5 +199,5 @@ class PacketFeed:
 
 
 def _number(action_id: Any) -> int | None:
-    """Actions that did not come by the controls protocol may be named by anything."""
+    """An action that did not arrive by the controls protocol may have any id."""
     return action_id if isinstance(action_id, int) else None

@@ -1,4 +1,4 @@
-"""What a viewer says about the packets that it is sent."""
+"""The messages of the video WebSocket: video packets to the viewer, acknowledgements and requests back."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from ...core.errors import RealtimeEngineError
 
 
 class BadPacketError(RealtimeEngineError, ValueError):
-    """A binary message is no video packet of this version."""
+    """A binary message is not a video packet of this version."""
 
 
 class BadMessageError(RealtimeEngineError, ValueError):
-    """A viewer said something that is not in the protocol."""
+    """A viewer's message is not part of the protocol."""
 
 
-_VERSION = 1
+VERSION = 1
 _MAX_CHARACTERS = 256
+_KEYFRAME = 1
+_HEADER = struct.Struct("!BBHIQQqI")
+_NO_ACTION = -1
 
 
 class Acknowledge(NamedTuple):
@@ -29,13 +32,14 @@ class Acknowledge(NamedTuple):
 
 
 class KeyframeRequest(NamedTuple):
-    """The viewer cannot decode on."""
+    """The viewer cannot decode the next packet."""
 
 
 def parse_viewer_message(text: str) -> Acknowledge | KeyframeRequest:
     """Read ``{"v": 1, "type": "ack", "number": 7}`` or ``{"v": 1, "type": "keyframe"}``.
 
-    Errors: :class:`BadMessageError`.
+    Raises:
+        BadMessageError: it is something else.
     """
     if len(text) > _MAX_CHARACTERS:
         raise BadMessageError(f"a message has at most {_MAX_CHARACTERS} characters, got {len(text)}")
@@ -43,8 +47,8 @@ def parse_viewer_message(text: str) -> Acknowledge | KeyframeRequest:
         message = json.loads(text)
     except ValueError as error:
         raise BadMessageError(f"not JSON: {error}") from None
-    if not isinstance(message, dict) or message.get("v") != _VERSION:
-        raise BadMessageError(f'expected an object with "v": {_VERSION}')
+    if not isinstance(message, dict) or message.get("v") != VERSION:
+        raise BadMessageError(f'expected an object with "v": {VERSION}')
     kind, number = message.get("type"), message.get("number")
     if kind == "keyframe":
         return KeyframeRequest()
@@ -53,15 +57,9 @@ def parse_viewer_message(text: str) -> Acknowledge | KeyframeRequest:
     raise BadMessageError('expected type "ack" with a number of 0 or more, or type "keyframe"')
 
 
-VERSION = 1
-_KEYFRAME = 1
-_HEADER = struct.Struct("!BBHIQQqI")
-_NO_ACTION = -1
-
-
 @dataclass(frozen=True, slots=True)
 class VideoPacket:
-    """A message to a viewer: a header of 36 bytes in network byte order, then ``data``.
+    """A binary message to a viewer: a header of 36 bytes in network byte order, then ``data``.
 
     ====== ==== ============================================================
     offset type field
@@ -77,10 +75,10 @@ class VideoPacket:
     ====== ==== ============================================================
 
     Attributes:
-        number: counts the messages of one connection, from 0; what a viewer acknowledges.
-        keyframe: a viewer may begin with it.
-        timestamp_us: when to show it, in microseconds of the stream's own clock.
-        epoch, seq, index: which frame of which chunk it is, as in :class:`~realtime_engine.infra.frame.FrameId`.
+        number: of the message in its connection, from 0; viewers acknowledge it.
+        keyframe: a decoder can start with it.
+        timestamp_us: presentation time, in microseconds of the stream's clock.
+        epoch, seq, index: the identity of the frame, as in :class:`~realtime_engine.infra.frame.FrameId`.
         action_seq: ``seq`` of the newest controls message that shaped it.
         data: H.264, Annex B, one access unit; parameter sets come before every keyframe.
     """
@@ -95,7 +93,11 @@ class VideoPacket:
     data: bytes
 
     def encode(self) -> bytes:
-        """The message. Errors: ``struct.error`` if a number does not fit its field."""
+        """The binary message.
+
+        Raises:
+            struct.error: a number does not fit its field.
+        """
         action = _NO_ACTION if self.action_seq is None else self.action_seq
         flags = _KEYFRAME if self.keyframe else 0
         head = _HEADER.pack(VERSION, flags, self.index, self.number, self.timestamp_us, self.seq, action, self.epoch)
@@ -103,7 +105,11 @@ class VideoPacket:
 
 
 def parse_packet(message: bytes) -> VideoPacket:
-    """Read what :meth:`VideoPacket.encode` wrote; unknown flags are ignored. Errors: :class:`BadPacketError`."""
+    """Read a binary message; unknown flags are ignored.
+
+    Raises:
+        BadPacketError: it is not a video packet of this version.
+    """
     if len(message) < _HEADER.size:
         raise BadPacketError(
             f"a video packet has {_HEADER.size} bytes of header, this message has {len(message)} bytes"

@@ -1,4 +1,4 @@
-"""Video to a browser over WebRTC, and text both ways. The only importer of aiortc."""
+"""Video to and from browsers over WebRTC, and messages over a data channel. The only package that imports aiortc."""
 
 from .client import ReceivedFrame, WebRtcReceiver
 from .codecs import DEFAULT_CODECS
@@ -11,8 +11,8 @@ from .errors import (
     WebRtcError,
 )
 from .ice import IceConfig, IceServer, TurnSecret
-from .peer import PeerTimeouts, RemotePeer, close_all
-from .publisher_peer import PublisherEnd, PublisherPeer, ReceivedPicture
+from .peer import PeerOptions, PeerTimeouts, RemotePeer, close_all
+from .publisher_peer import PublisherCloseReason, PublisherPeer, ReceivedPicture
 from .reachability import Reachability, ReachabilityKind, find_reachability
 from .send_queue import EncodedFrame, Loss, StreamEnded, VideoViewer
 from .shared_video import SharedVideo
@@ -20,23 +20,24 @@ from .stream import StreamStats
 from .tiers import Tier
 from .track import SentFrame
 from .udp_ports import UdpPorts
-from .viewer_peer import CloseReason, ViewerPeer
+from .viewer_peer import ViewerCloseReason, ViewerPeer
 
 __all__ = [
     "DEFAULT_CODECS",
     "BadAnswerError",
     "BadCandidateError",
     "BadOfferError",
-    "CloseReason",
+    "ViewerCloseReason",
     "EncodedFrame",
     "IceConfig",
     "IceServer",
     "Loss",
     "NoCandidatesError",
+    "PeerOptions",
     "PeerTimeouts",
     "PeerClosedError",
     "ReceivedPicture",
-    "PublisherEnd",
+    "PublisherCloseReason",
     "PublisherPeer",
     "ReceivedFrame",
     "SentFrame",

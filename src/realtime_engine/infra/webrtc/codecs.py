@@ -1,4 +1,4 @@
-"""The codecs that viewers may be sent, and how aiortc names them."""
+"""The supported codecs as aiortc's capabilities."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from aiortc import RTCRtpCodecCapability, RTCRtpSender
 
 from ..encoding.base import Codec
 
-CONSTRAINED_BASELINE = "42e0"  # how a profile-level-id begins (RFC 6184, 8.1)
+CONSTRAINED_BASELINE = "42e0"  # start of a profile-level-id (RFC 6184, section 8.1)
 DEFAULT_CODECS = (Codec.H264, Codec.VP8)
 
 
 def codec_capabilities(codecs: Sequence[Codec]) -> list[RTCRtpCodecCapability]:
     """``codecs`` in this order, then retransmission (RFC 4588), for ``setCodecPreferences``.
 
-    Of the profiles of H.264, constrained baseline comes first: it is what is sent.
+    Of the H.264 profiles, constrained baseline comes first: the encoders produce that.
     """
     known = sorted(RTCRtpSender.getCapabilities("video").codecs, key=_is_other_profile)
     names = [f"video/{codec.value}".lower() for codec in codecs] + ["video/rtx"]

@@ -41,6 +41,7 @@ class ControlsChannel:
 
     @property
     def is_open(self) -> bool:
+        """Whether messages can be sent."""
         return self._channel is not None and self._channel.readyState == "open"
 
     def attach(self, channel: RTCDataChannel) -> None:

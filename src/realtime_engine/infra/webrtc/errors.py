@@ -1,13 +1,13 @@
-"""What can go wrong with one WebRTC viewer.
+"""Errors of WebRTC connections.
 
 ::
 
     RealtimeEngineError
     └── WebRtcError
-        ├── BadOfferError (ValueError)      the viewer's SDP offer cannot be answered: the text says why
+        ├── BadOfferError (ValueError)      an SDP offer cannot be answered: the message says why
         ├── BadCandidateError (ValueError)  a trickled fragment is malformed or belongs to another ICE session
         ├── BadAnswerError (ValueError)     the server's SDP answer cannot be used (receiving side)
-        ├── NoCandidatesError               this machine has no address or port to offer: try again later
+        ├── NoCandidatesError               this machine has no address or port to offer; may be temporary
         └── PeerClosedError                 the connection is closed
 """
 
@@ -21,7 +21,7 @@ class WebRtcError(RealtimeEngineError):
 
 
 class BadOfferError(WebRtcError, ValueError):
-    """The viewer's SDP offer cannot be answered."""
+    """An SDP offer cannot be answered."""
 
 
 class BadCandidateError(WebRtcError, ValueError):
@@ -37,4 +37,4 @@ class NoCandidatesError(WebRtcError):
 
 
 class PeerClosedError(WebRtcError):
-    """The connection was closed, by whichever side."""
+    """The connection was closed, on either side."""

@@ -1,4 +1,4 @@
-"""ICE: the servers that help, and the candidates that a viewer trickles in."""
+"""ICE: STUN and TURN servers, the gathering and advertising of candidates, and the candidates of the other side."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import base64
 import hashlib
 import hmac
 import ipaddress
-import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,77 +16,27 @@ from aiortc import RTCConfiguration, RTCIceCandidate, RTCIceServer, RTCPeerConne
 from aiortc.rtcicetransport import parse_stun_turn_uri
 from aiortc.sdp import candidate_from_sdp
 
-from .aiortc_internals import bound_gathering, outlive_bad_datagrams
+from .aiortc_internals import ignore_bad_datagrams, limit_gathering, report_missing
 from .errors import BadCandidateError, NoCandidatesError
 from .udp_ports import UdpPorts
 
 _CANDIDATE = "a=candidate:"
+_END_OF_CANDIDATES = "a=end-of-candidates"
 _CONNECTION = "c=IN IP"
 _HOST_FIELD, _TYPE_FIELD = 4, 7
-
-
-def check_public_address(text: str) -> None:
-    """Errors: ``ValueError`` when ``text`` is not an address that somebody could send to."""
-    try:
-        address = ipaddress.ip_address(text)
-    except ValueError as error:
-        raise ValueError(
-            f"public_address must be an IP address such as 203.0.113.5, got {text!r}: look a name up first"
-        ) from error
-    if address.is_unspecified or address.is_multicast:
-        raise ValueError(f"public_address must be the address that viewers send to, got {text!r}")
-
-
-def advertise(sdp: str, public_address: str) -> str:
-    """``sdp`` with ``public_address`` in place of this machine's own addresses of the same family (RFC 8839).
-
-    Ports stay as they are: whatever translates the address must forward them one to one.
-    """
-    public = ipaddress.ip_address(public_address)
-    own = {fields[_HOST_FIELD] for line in sdp.splitlines() if (fields := _host_candidate(line))}
-    own = {address for address in own if ipaddress.ip_address(address).version == public.version}
-    lines: list[str] = []
-    for line in sdp.splitlines():
-        fields = _host_candidate(line)
-        if fields and fields[_HOST_FIELD] in own:
-            fields[_HOST_FIELD] = public_address
-            line = " ".join(fields)
-        elif line.startswith(_CONNECTION) and line.split()[-1] in own:
-            line = f"{_CONNECTION}{public.version} {public_address}"
-        lines.append(line)
-    return "\r\n".join(lines) + "\r\n"
-
-
-def hide_related_addresses(sdp: str) -> str:
-    """``sdp`` whose relayed candidates do not tell the address behind the relay (RFC 9429 section 3.5.3)."""
-    return "\r\n".join(map(_without_related, sdp.splitlines())) + "\r\n"
-
-
-def _host_candidate(line: str) -> list[str] | None:
-    fields = line.split()
-    is_host = line.startswith(_CANDIDATE) and len(fields) > _TYPE_FIELD and fields[_TYPE_FIELD] == "host"
-    return fields if is_host else None
-
-
-def _without_related(line: str) -> str:
-    fields = line.split()
-    if line.startswith(_CANDIDATE) and "raddr" in fields and "rport" in fields:
-        fields[fields.index("raddr") + 1] = "0.0.0.0"
-        fields[fields.index("rport") + 1] = "9"
-        return " ".join(fields)
-    return line
-
-
+_MAX_CANDIDATES = 64
 _DAY_S = 24 * 3600
+_CANCEL_ATTEMPTS, _CANCEL_INTERVAL_S = 40, 0.05
+_CONNECT = "_RTCPeerConnection__connect"
 
 
 @dataclass(frozen=True)
 class TurnSecret:
-    """What this server shares with its TURN server (coturn: ``use-auth-secret`` and ``static-auth-secret``).
+    """The secret shared with the TURN server (coturn: ``use-auth-secret`` and ``static-auth-secret``).
 
     Attributes:
         secret: the shared secret; it never leaves this process.
-        lifetime_s: how long credentials are good for, in seconds.
+        lifetime_s: how long credentials are valid, in seconds.
 
     Raises:
         ValueError: the secret is empty.
@@ -98,70 +47,27 @@ class TurnSecret:
 
     def __post_init__(self) -> None:
         if not self.secret:
-            raise ValueError("turn_secret must be the secret that the TURN server was given, got an empty text")
+            raise ValueError("turn_secret must be the secret of the TURN server, got an empty text")
 
     def credentials(self, user: str, now_s: float) -> tuple[str, str]:
-        """User name and password for ``user``, whom the server's log then names.
+        """User name and password for ``user``, which the TURN server's log names.
 
         Args:
-            now_s: seconds since the epoch, as the TURN server's clock has them.
+            user: any name.
+            now_s: seconds since the Unix epoch, by the TURN server's clock.
         """
         username = f"{int(now_s) + self.lifetime_s}:{user}"
         digest = hmac.new(self.secret.encode(), username.encode(), hashlib.sha1).digest()
         return username, base64.b64encode(digest).decode()
 
 
-logger = logging.getLogger(__name__)
-
-_TRIES, _TRY_S = 40, 0.05
-_CONNECT = "_RTCPeerConnection__connect"  # unchanged from aiortc 1.9 to 1.16
-
-
-class Connection(RTCPeerConnection):
-    """aiortc's, which forgets the task that connects it.
-
-    When that goes on after a close, it starts consent checks or reports that nothing ends any more, or fails with
-    nobody to hear it. So it is ended first.
-    """
-
-    def __init__(self, configuration: RTCConfiguration) -> None:
-        super().__init__(configuration)
-        self._connecting: set[asyncio.Task[Any]] = set()
-        connect = getattr(self, _CONNECT, None)
-        if not callable(connect):
-            logger.warning("this version of aiortc has no %s: closing may leave tasks behind", _CONNECT)
-            return
-
-        async def connect_and_be_known() -> None:
-            task = asyncio.current_task()
-            assert task is not None
-            self._connecting.add(task)
-            try:
-                await connect()
-            finally:
-                self._connecting.discard(task)
-
-        setattr(self, _CONNECT, connect_and_be_known)
-
-    async def close(self) -> None:
-        """End it. May be called again."""
-        tasks = self._connecting - {asyncio.current_task()}
-        for _ in range(_TRIES):  # on its way through aioice a cancellation can get lost, and it would wait for a peer
-            if not tasks:
-                break
-            for task in tasks:
-                task.cancel()
-            _, tasks = await asyncio.wait(tasks, timeout=_TRY_S)
-        await super().close()
-
-
-_MAX_CANDIDATES = 64
-_END = "a=end-of-candidates"
-
-
 @dataclass(frozen=True)
 class IceServer:
-    """A STUN or TURN server, for example ``IceServer("turn:turn.example.org:3478", "user", "secret")``."""
+    """A STUN or TURN server, for example ``IceServer("turn:turn.example.org:3478", "user", "secret")``.
+
+    Raises:
+        ValueError: a malformed URL.
+    """
 
     url: str
     username: str | None = None
@@ -178,24 +84,62 @@ class IceServer:
 
     @property
     def is_turn(self) -> bool:
-        """Whether it relays."""
+        """Whether it is a TURN server, which relays."""
         return self.url.startswith("turn")
+
+
+class PeerConnection(RTCPeerConnection):
+    """An ``RTCPeerConnection`` whose :meth:`close` also cancels its pending connect task.
+
+    aiortc does not keep that task. After a close it would start consent checks and reports that are never stopped, or
+    fail with an exception that is never retrieved.
+    """
+
+    def __init__(self, configuration: RTCConfiguration) -> None:
+        super().__init__(configuration)
+        self._connecting: set[asyncio.Task[Any]] = set()
+        connect = getattr(self, _CONNECT, None)
+        if not callable(connect):
+            report_missing(_CONNECT, "closing a connection may leave tasks behind")
+            return
+
+        async def connect_tracked() -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            self._connecting.add(task)
+            try:
+                await connect()
+            finally:
+                self._connecting.discard(task)
+
+        setattr(self, _CONNECT, connect_tracked)
+
+    async def close(self) -> None:
+        """End the connection. Idempotent."""
+        tasks = self._connecting - {asyncio.current_task()}
+        for _ in range(_CANCEL_ATTEMPTS):  # aioice can swallow a cancellation
+            if not tasks:
+                break
+            for task in tasks:
+                task.cancel()
+            _, tasks = await asyncio.wait(tasks, timeout=_CANCEL_INTERVAL_S)
+        await super().close()
 
 
 @dataclass(frozen=True)
 class IceConfig:
-    """How this side finds addresses. Without servers it offers its own addresses only.
+    """How this side gathers candidates. Without servers it offers its own addresses only.
 
     Attributes:
         servers: aiortc uses the first STUN and the first TURN server.
         gather_deadline_s: how long an answer waits for those servers, in seconds.
-        turn_secret: makes credentials for TURN servers that were given none.
+        turn_secret: makes credentials for TURN servers that have none.
         relay_only: offer addresses of the TURN server and no others.
-        udp_ports: where to take ports; by default the system chooses.
+        udp_ports: the ports to bind; by default the system chooses.
         public_address: offered in place of this machine's own addresses, as behind a NAT.
 
     Raises:
-        ValueError: the settings do not go together.
+        ValueError: contradictory settings.
     """
 
     servers: Sequence[IceServer] = ()
@@ -218,18 +162,18 @@ class IceConfig:
             check_public_address(self.public_address)
 
     def servers_for(self, user: str) -> tuple[IceServer, ...]:
-        """The servers with credentials for ``user``, made now where they are made at all."""
+        """The servers with credentials for ``user``."""
         return tuple(self._with_credentials(server, user) for server in self.servers)
 
-    def connection(self) -> Connection:
+    def create_connection(self) -> PeerConnection:
         """A new connection that uses these servers and no others."""
         servers = [
             RTCIceServer(s.url, username=s.username, credential=s.credential) for s in self.servers_for("server")
         ]
-        return Connection(RTCConfiguration(iceServers=servers))
+        return PeerConnection(RTCConfiguration(iceServers=servers))
 
-    def bound(self, connection: RTCPeerConnection) -> None:
-        """Hold the gathering of ``connection`` to these settings, and let it outlive malformed datagrams.
+    def restrict(self, connection: RTCPeerConnection) -> None:
+        """Apply these settings to the gathering of ``connection``, and let it ignore malformed datagrams.
 
         Call it once, before a local description is set.
         """
@@ -237,32 +181,33 @@ class IceConfig:
         if connection.sctp is not None:
             transports.add(connection.sctp.transport)
         for transport in transports:
-            outlive_bad_datagrams(transport)
-            bound_gathering(
+            ignore_bad_datagrams(transport)
+            limit_gathering(
                 transport.transport.iceGatherer,
                 self.gather_deadline_s,
                 relay_only=self.relay_only,
                 ports=self.udp_ports,
             )
 
-    async def answer(self, connection: RTCPeerConnection) -> str:
-        """Answer the offer that ``connection`` has, within these settings; the SDP is as the other side shall have it.
+    async def create_answer(self, connection: RTCPeerConnection) -> str:
+        """Answer the remote offer of ``connection`` within these settings; returns the SDP for the other side.
 
-        Errors: ``NoCandidatesError`` when this machine has no address to offer.
+        Raises:
+            NoCandidatesError: this machine has no address to offer.
         """
-        self.bound(connection)
+        self.restrict(connection)
         try:
             await connection.setLocalDescription(await connection.createAnswer())
         except OSError as error:
             raise NoCandidatesError(f"no socket for WebRTC ({error.strerror}): try again later") from error
-        sdp = self.describe(connection)
+        sdp = self.local_sdp(connection)
         if _CANDIDATE not in sdp:
-            lack = "no address of the TURN server" if self.relay_only else "no local address or free UDP port"
-            raise NoCandidatesError(f"{lack} for WebRTC: try again later")
+            missing = "no address of the TURN server" if self.relay_only else "no local address or free UDP port"
+            raise NoCandidatesError(f"{missing} for WebRTC: try again later")
         return sdp
 
-    def describe(self, connection: RTCPeerConnection) -> str:
-        """The local description of ``connection`` as the other side shall have it."""
+    def local_sdp(self, connection: RTCPeerConnection) -> str:
+        """The local description of ``connection`` for the other side."""
         sdp: str = connection.localDescription.sdp
         if self.relay_only:
             sdp = hide_related_addresses(sdp)
@@ -275,15 +220,60 @@ class IceConfig:
 
 
 @dataclass(frozen=True)
-class Fragment:
-    """What a viewer trickled: usable candidates (as SDP values) and its ICE user name, if it said so."""
+class TrickleFragment:
+    """Usable trickled candidates, as SDP values, and the ICE user name fragment, if given."""
 
     candidates: tuple[str, ...]
     ufrag: str | None
 
 
-def parse_fragment(text: str) -> Fragment:
-    """Read an ``application/trickle-ice-sdpfrag`` body (RFC 8840). Errors: ``BadCandidateError`` names the line."""
+def check_public_address(text: str) -> None:
+    """Validate a public address.
+
+    Raises:
+        ValueError: ``text`` is not an IP address that can be sent to.
+    """
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError as error:
+        raise ValueError(
+            f"public_address must be an IP address such as 203.0.113.5, got {text!r}: look a name up first"
+        ) from error
+    if address.is_unspecified or address.is_multicast:
+        raise ValueError(f"public_address must be the address that viewers send to, got {text!r}")
+
+
+def advertise(sdp: str, public_address: str) -> str:
+    """``sdp`` with ``public_address`` in place of this machine's own addresses of the same family (RFC 8839).
+
+    Ports stay unchanged: the NAT must forward them one to one.
+    """
+    public = ipaddress.ip_address(public_address)
+    own = {fields[_HOST_FIELD] for line in sdp.splitlines() if (fields := _host_candidate(line))}
+    own = {address for address in own if ipaddress.ip_address(address).version == public.version}
+    lines: list[str] = []
+    for line in sdp.splitlines():
+        fields = _host_candidate(line)
+        if fields and fields[_HOST_FIELD] in own:
+            fields[_HOST_FIELD] = public_address
+            line = " ".join(fields)
+        elif line.startswith(_CONNECTION) and line.split()[-1] in own:
+            line = f"{_CONNECTION}{public.version} {public_address}"
+        lines.append(line)
+    return "\r\n".join(lines) + "\r\n"
+
+
+def hide_related_addresses(sdp: str) -> str:
+    """``sdp`` without the address behind the relay in relayed candidates (RFC 9429, section 3.5.3)."""
+    return "\r\n".join(map(_without_related, sdp.splitlines())) + "\r\n"
+
+
+def parse_fragment(text: str) -> TrickleFragment:
+    """Read an ``application/trickle-ice-sdpfrag`` body (RFC 8840).
+
+    Raises:
+        BadCandidateError: naming the malformed line.
+    """
     candidates: list[str] = []
     ufrag = None
     for line in text.splitlines():
@@ -296,22 +286,23 @@ def parse_fragment(text: str) -> Fragment:
             raise BadCandidateError(f"expected lines like 'a=candidate:...', got {line[:80]!r}")
     if len(candidates) > _MAX_CANDIDATES:
         raise BadCandidateError(f"at most {_MAX_CANDIDATES} candidates in a fragment, got {len(candidates)}")
-    return Fragment(tuple(candidates), ufrag)
+    return TrickleFragment(tuple(candidates), ufrag)
 
 
 def to_candidate(value: str, mid: str) -> RTCIceCandidate:
-    """A candidate's SDP value as aiortc takes it, for the media section ``mid``."""
+    """A candidate's SDP value as aiortc's type, for the media section ``mid``."""
     candidate = candidate_from_sdp(value)
     candidate.sdpMid = mid
     return candidate
 
 
 def is_usable(line: str) -> bool:
-    """Whether an ``a=candidate:`` line can help: UDP and a plain address.
+    """Whether an ``a=candidate:`` line is UDP and has an IP address.
 
-    A browser's mDNS names are left out: the viewer's own checks reveal its address sooner than a name resolves.
+    A browser's mDNS names are not usable: its own connectivity checks reveal its address sooner than a name resolves.
 
-    Errors: ``BadCandidateError`` when it is no candidate.
+    Raises:
+        BadCandidateError: it is not a candidate.
     """
     parts = line[len(_CANDIDATE) :].split()
     try:
@@ -320,16 +311,17 @@ def is_usable(line: str) -> bool:
     except ValueError:
         in_range = False
     if not in_range:
-        raise BadCandidateError(f"not an ICE candidate (RFC 8839 section 5.1): {line[:120]!r}")
+        raise BadCandidateError(f"not an ICE candidate (RFC 8839, section 5.1): {line[:120]!r}")
     return transport.lower() == "udp" and _is_address(host) and kind in ("host", "srflx", "relay")
 
 
 def keep_usable_candidates(sdp: str) -> str:
-    """``sdp`` without candidates that cannot help, and without its end-of-candidates marks.
+    """``sdp`` without unusable candidates and without end-of-candidates marks.
 
-    Without that mark the connection goes on waiting for the viewer's checks, from wherever they come.
+    Without that mark the connection keeps waiting for the other side's connectivity checks, from any address.
 
-    Errors: ``BadCandidateError``.
+    Raises:
+        BadCandidateError: a malformed candidate, or too many.
     """
     candidates = [line for line in sdp.splitlines() if line.startswith(_CANDIDATE)]
     if len(candidates) > _MAX_CANDIDATES:
@@ -337,9 +329,24 @@ def keep_usable_candidates(sdp: str) -> str:
     kept = [
         line
         for line in sdp.splitlines()
-        if not line.startswith(_END) and (not line.startswith(_CANDIDATE) or is_usable(line.strip()))
+        if not line.startswith(_END_OF_CANDIDATES) and (not line.startswith(_CANDIDATE) or is_usable(line.strip()))
     ]
     return "\r\n".join(kept) + "\r\n"
+
+
+def _host_candidate(line: str) -> list[str] | None:
+    fields = line.split()
+    is_host = line.startswith(_CANDIDATE) and len(fields) > _TYPE_FIELD and fields[_TYPE_FIELD] == "host"
+    return fields if is_host else None
+
+
+def _without_related(line: str) -> str:
+    fields = line.split()
+    if line.startswith(_CANDIDATE) and "raddr" in fields and "rport" in fields:
+        fields[fields.index("raddr") + 1] = "0.0.0.0"
+        fields[fields.index("rport") + 1] = "9"
+        return " ".join(fields)
+    return line
 
 
 def _is_address(host: str) -> bool:

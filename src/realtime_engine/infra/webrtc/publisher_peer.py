@@ -1,4 +1,4 @@
-"""One publisher of one session: a client that sends video by WebRTC, from its SDP offer (WHIP, RFC 9725) to its end."""
+"""One WebRTC publisher of one session, from its SDP offer (WHIP, RFC 9725) to the end of its connection."""
 
 from __future__ import annotations
 
@@ -12,25 +12,40 @@ from typing import NamedTuple
 
 import av
 import numpy as np
-from aiortc import MediaStreamTrack, RTCPeerConnection, RTCRtpReceiver
+from aiortc import MediaStreamTrack, RTCRtpReceiver
 from aiortc.mediastreams import MediaStreamError
 from numpy.typing import NDArray
 
-from ...core.clock import MONOTONIC, NS_PER_S, Clock
+from ...core.clock import MONOTONIC, NS_PER_S
 from ...core.loglimit import LogLimiter
 from ..color import to_rgb
 from ..encoding.base import Codec
 from ..video_input import VideoInput
-from .aiortc_internals import bound_decoding, bound_sources, emit_at_marker, hear_extension, request_keyframe
+from .aiortc_internals import (
+    emit_at_marker,
+    limit_sources,
+    receive_extension,
+    replace_decoder_queue,
+    request_keyframe,
+)
 from .codecs import codec_capabilities
-from .ice import IceConfig
-from .peer import Liveness, PeerTimeouts, RemotePeer, packets_received
-from .sdp import COLOR_SPACE_URI, Colours, PublishOffer, label, parse_publish_offer, read_colours
+from .jitter_buffer import DecoderQueue
+from .peer import CloseReasons, Liveness, PeerOptions, RemotePeer, packets_received
+from .sdp import (
+    COLOR_SPACE_URI,
+    ColorSpace,
+    PublishOffer,
+    apply_color_space,
+    parse_color_space,
+    parse_publish_offer,
+)
 
 _log = LogLimiter(logging.getLogger(__name__), MONOTONIC)
 
-
 _MAX_WAITING_PIXELS = 8192 * 4096
+_MAX_UNDECODED = 16
+_MAX_SOURCES = 32  # video, retransmissions and audio, with new SSRCs after each restart of an encoder
+_KEYFRAME_WAIT_NS = NS_PER_S  # packets but no picture for this long: request a keyframe
 
 
 class ReceivedPicture(NamedTuple):
@@ -38,13 +53,25 @@ class ReceivedPicture(NamedTuple):
 
     Attributes:
         pixels: (height, width, 3) uint8 RGB.
-        media_ns: by the sender's clock, since its first frame, in nanoseconds.
+        media_ns: nanoseconds since the sender's first frame, by the sender's clock.
         arrived_ns: when it was decoded, in monotonic nanoseconds.
     """
 
     pixels: NDArray[np.uint8]
     media_ns: int
     arrived_ns: int
+
+
+class PublisherCloseReason(str, enum.Enum):
+    """Why a publisher's connection ended."""
+
+    SERVER = "closed by the server"
+    PUBLISHER = "closed by the publisher"
+    VANISHED = "the publisher vanished"
+    NEVER_CONNECTED = "the publisher never connected"
+
+
+_REASONS = CloseReasons(PublisherCloseReason.SERVER, PublisherCloseReason.PUBLISHER, PublisherCloseReason.VANISHED)
 
 
 class _Decoded(NamedTuple):
@@ -54,7 +81,7 @@ class _Decoded(NamedTuple):
 
 
 class FrameConverter:
-    """Converts decoded frames off the event loop, one after the other, the oldest of those that wait first.
+    """Converts decoded frames to RGB off the event loop, one at a time, in order.
 
     Args:
         waiting: frames that may wait; when there are more, or more than 32 million pixels, the oldest is dropped.
@@ -62,6 +89,9 @@ class FrameConverter:
         pool: threads to convert on.
         on_picture: called on the event loop with each picture.
         on_drop: called on the event loop for each frame that was dropped.
+
+    Attributes:
+        received: frames put in so far.
     """
 
     def __init__(
@@ -72,70 +102,50 @@ class FrameConverter:
         on_picture: Callable[[ReceivedPicture], None],
         on_drop: Callable[[], None],
     ) -> None:
+        self.received = 0
         self._waiting: deque[_Decoded] = deque()
-        self._most = waiting
+        self._max_waiting = waiting
         self._max_side = max_side
         self._pool = pool
         self._on_picture = on_picture
         self._on_drop = on_drop
         self._arrived = asyncio.Event()
-        self._pixels = 0  # of what waits
-        self.received = 0
+        self._pixels = 0  # of the waiting frames
 
     def put(self, image: av.VideoFrame, arrived_ns: int) -> None:
-        """Take a decoded frame; does not block."""
+        """Add a decoded frame; does not block."""
         self._pixels += image.width * image.height
-        while self._waiting and (len(self._waiting) >= self._most or self._pixels > _MAX_WAITING_PIXELS):
-            self._take()
+        while self._waiting and (len(self._waiting) >= self._max_waiting or self._pixels > _MAX_WAITING_PIXELS):
+            self._pop()
             self._on_drop()
         self.received += 1
         self._waiting.append(_Decoded(image, _media_ns(image), arrived_ns))
         self._arrived.set()
 
-    def _take(self) -> _Decoded:
-        decoded = self._waiting.popleft()
-        self._pixels -= decoded.image.width * decoded.image.height
-        return decoded
-
     async def run(self) -> None:
-        """Convert until it is cancelled."""
+        """Convert frames until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             while not self._waiting:
                 self._arrived.clear()
                 await self._arrived.wait()
-            image, media_ns, arrived_ns = self._take()
+            image, media_ns, arrived_ns = self._pop()
             try:
                 pixels = await loop.run_in_executor(self._pool, to_rgb, image, self._max_side)
-            except Exception as error:  # a stranger's video may be anything
+            except Exception as error:  # untrusted video can have any format
                 self._on_drop()
                 _log.error("a received frame could not be converted", error)
             else:
                 self._on_picture(ReceivedPicture(pixels, media_ns, arrived_ns))
 
-
-def _media_ns(image: av.VideoFrame) -> int:
-    if image.pts is None or image.time_base is None:
-        return 0
-    return round(image.pts * image.time_base * NS_PER_S)
-
-
-_MAX_UNDECODED = 16
-_MAX_SOURCES = 32  # video, retransmissions and sound, again after each restart of an encoder
-_BLIND_NS = NS_PER_S  # packets but no picture for so long: ask for a keyframe
+    def _pop(self) -> _Decoded:
+        decoded = self._waiting.popleft()
+        self._pixels -= decoded.image.width * decoded.image.height
+        return decoded
 
 
-class PublisherEnd(str, enum.Enum):
-    """Why a publisher's connection ended."""
-
-    SERVER = "closed by the server"
-    PUBLISHER = "closed by the publisher"
-    VANISHED = "the publisher vanished"
-    NEVER_CONNECTED = "the publisher never connected"
-
-
-class PublisherPeer(RemotePeer[PublisherEnd]):
-    """A client that sends one video. Made by :meth:`from_offer`; belongs to the event loop that it was made on.
+class PublisherPeer(RemotePeer[PublisherCloseReason]):
+    """A client that sends one video. Made by :meth:`from_offer`; belongs to the event loop on which it was made.
 
     Attributes:
         answer: the SDP answer for the publisher.
@@ -143,40 +153,29 @@ class PublisherPeer(RemotePeer[PublisherEnd]):
 
     def __init__(
         self,
-        connection: RTCPeerConnection,
-        publication: PublishOffer,
+        offer: PublishOffer,
         declared: VideoInput,
         *,
         on_picture: Callable[[ReceivedPicture], None],
         on_drop: Callable[[], None],
-        on_closed: Callable[[PublisherEnd], None] | None,
+        on_closed: Callable[[PublisherCloseReason], None] | None,
         pool: Executor | None,
-        timeouts: PeerTimeouts,
-        clock: Clock,
+        options: PeerOptions,
     ) -> None:
         super().__init__(
-            connection,
-            "publisher",
-            mid=publication.mid,
-            ufrag=publication.ufrag,
-            on_closed=on_closed,
-            server=PublisherEnd.SERVER,
-            gone=PublisherEnd.PUBLISHER,
-            vanished=PublisherEnd.VANISHED,
+            "publisher", mid=offer.mid, ufrag=offer.ufrag, on_closed=on_closed, reasons=_REASONS, options=options
         )
-        self._publication = publication
-        self._timeouts = timeouts
-        self._clock = clock
-        self._intake = FrameConverter(declared.max_frames, declared.max_side, pool, on_picture, on_drop)
-        transceiver = connection.addTransceiver("video", direction="recvonly")
-        # H264 says in each stream which colours it means, VP8 only beside it, where the sender knows how
+        self._offer = offer
+        self._converter = FrameConverter(declared.max_frames, declared.max_side, pool, on_picture, on_drop)
+        transceiver = self._connection.addTransceiver("video", direction="recvonly")
+        # H264 states its color space in the stream; for VP8 it needs a header extension that few senders support
         transceiver.setCodecPreferences(codec_capabilities((Codec.H264, Codec.VP8)))
         self._transceiver = transceiver
         self._receiver: RTCRtpReceiver = transceiver.receiver
-        self._colours: Colours | None = None
-        bound_decoding(self._receiver, _MAX_UNDECODED, on_drop)
+        self._color_space: ColorSpace | None = None
+        replace_decoder_queue(self._receiver, DecoderQueue(_MAX_UNDECODED, on_drop))
         emit_at_marker(self._receiver)
-        connection.on("track", self._begin_reading)
+        self._connection.on("track", self._on_track)
 
     @classmethod
     async def from_offer(
@@ -186,92 +185,94 @@ class PublisherPeer(RemotePeer[PublisherEnd]):
         *,
         on_picture: Callable[[ReceivedPicture], None],
         on_drop: Callable[[], None] = lambda: None,
-        on_closed: Callable[[PublisherEnd], None] | None = None,
-        ice: IceConfig | None = None,
+        on_closed: Callable[[PublisherCloseReason], None] | None = None,
         pool: Executor | None = None,
-        timeouts: PeerTimeouts | None = None,
-        clock: Clock = MONOTONIC,
+        options: PeerOptions | None = None,
     ) -> PublisherPeer:
         """Answer a publisher's offer.
 
         Args:
             offer_sdp: the offer, with one video section to send; VP8, or H264 of any profile.
-            declared: how large pictures may be, and how many may wait to be converted.
+            declared: the maximum size of pictures, and how many may wait to be converted.
             on_picture: called with each picture, in order.
             on_drop: called for each frame that was received and is not shown.
             on_closed: called once, when the connection has ended.
-            ice: addresses and servers; by default only this machine's own addresses.
             pool: threads to convert pictures on; by default the event loop's own.
-            timeouts: when to give a silent publisher up.
+            options: settings of the connection.
 
-        Errors: ``BadOfferError`` when the offer cannot be answered, ``NoCandidatesError`` when this machine has no
-        address to offer.
+        Raises:
+            BadOfferError: the offer cannot be answered.
+            NoCandidatesError: this machine has no address to offer.
         """
-        publication = parse_publish_offer(offer_sdp)
-        ice = ice or IceConfig()
+        offer = parse_publish_offer(offer_sdp)
         peer = cls(
-            ice.connection(),
-            publication,
+            offer,
             declared,
             on_picture=on_picture,
             on_drop=on_drop,
             on_closed=on_closed,
             pool=pool,
-            timeouts=timeouts or PeerTimeouts(),
-            clock=clock,
+            options=options or PeerOptions(),
         )
-        await peer._negotiate(publication.sdp, ice)
+        await peer._negotiate(offer.sdp)
         return peer
 
-    def _prepare(self) -> None:
+    def _before_answer(self) -> None:
         for transceiver in self._connection.getTransceivers():
             if transceiver.kind == "audio":
                 transceiver.direction = "inactive"
-        bound_sources(self._receiver, _MAX_SOURCES)  # of the transport that all sections share from now on
-        extension = self._publication.colour_extension
+        limit_sources(self._receiver, _MAX_SOURCES)  # now that all sections share one transport
+        extension = self._offer.color_extension
         if extension is not None:
-            hear_extension(self._transceiver, extension, COLOR_SPACE_URI, self._hear_colours)
+            receive_extension(self._transceiver, extension, COLOR_SPACE_URI, self._on_color_space)
 
-    def _begin(self) -> None:
-        self.answer = self._publication.answer(self.answer)
-        self._start(self._intake.run(), "convert received frames")
-        self._start(self._watch(), "watch a publisher")
+    def _after_answer(self) -> None:
+        self.answer = self._offer.answer(self.answer)
+        self._start_task(self._converter.run(), "convert received frames")
+        self._start_task(self._watch(), "watch a publisher")
 
-    def _begin_reading(self, track: MediaStreamTrack) -> None:
+    def _on_track(self, track: MediaStreamTrack) -> None:
         if track.kind == "video":
-            self._start(self._read(track), "read received frames")
+            self._start_task(self._read(track), "read received frames")
+
+    def _on_color_space(self, value: bytes) -> None:
+        self._color_space = parse_color_space(value)
 
     async def _read(self, track: MediaStreamTrack) -> None:
         while True:
             try:
                 image = await track.recv()
-            except MediaStreamError:  # the publisher said goodbye, or the connection is lost
-                self._begin_close(PublisherEnd.PUBLISHER)
+            except MediaStreamError:  # the publisher said goodbye (RTCP BYE), or the connection is lost
+                self._start_close(PublisherCloseReason.PUBLISHER)
                 return
             assert isinstance(image, av.VideoFrame)
-            label(image, self._colours)
-            self._intake.put(image, self._clock.now_ns())
-
-    def _hear_colours(self, value: bytes) -> None:
-        self._colours = read_colours(value)
+            apply_color_space(image, self._color_space)
+            self._converter.put(image, self._clock.now_ns())
 
     async def _watch(self) -> None:
-        """Give a silent publisher up, and ask one that cannot be decoded for a keyframe."""
-        liveness = Liveness(self._timeouts, self._clock.now_ns())
+        """Disconnect a publisher that has vanished, and request a keyframe of one whose video cannot be decoded."""
+        timeouts = self._options.timeouts
+        liveness = Liveness(timeouts, self._clock.now_ns())
         polls = decoded = packets = 0
         seen_ns = self._clock.now_ns()
         while True:
-            await asyncio.sleep(self._timeouts.poll_s)
+            await asyncio.sleep(timeouts.poll_s)
             polls += 1
             now_ns, connected = self._clock.now_ns(), self.is_connected
             received = await packets_received(self._receiver)
-            # a publisher owes packets at any time, as if each look at it were a frame that it has to answer
+            # a publisher must send at any time, as if each poll were a frame to respond to
             if liveness.has_vanished(now_ns, connected=connected, sent=polls, received=received):
-                self._begin_close(PublisherEnd.VANISHED if connected else PublisherEnd.NEVER_CONNECTED)
+                self._start_close(PublisherCloseReason.VANISHED if connected else PublisherCloseReason.NEVER_CONNECTED)
                 return
-            if self._intake.received > decoded or received == packets:
+            if self._converter.received > decoded or received == packets:
                 seen_ns = now_ns
-            elif now_ns - seen_ns >= _BLIND_NS:
+            elif now_ns - seen_ns >= _KEYFRAME_WAIT_NS:
                 seen_ns = now_ns
                 await request_keyframe(self._receiver)
-            decoded, packets = self._intake.received, received
+            decoded, packets = self._converter.received, received
+
+
+def _media_ns(image: av.VideoFrame) -> int:
+    if image.pts is None or image.time_base is None:
+        return 0
+    return round(image.pts * image.time_base * NS_PER_S)

@@ -70,7 +70,7 @@ async def find_reachability(ice: IceConfig, *, page_on_loopback: bool = False) -
         ice: addresses and servers, as they are used for viewers.
         page_on_loopback: the page is served to browsers of this machine only, so LAN addresses serve no one else.
     """
-    connection = ice.connection()
+    connection = ice.create_connection()
     try:
         candidates = await _gather(ice, connection)  # has its own deadline; cancelling it would leave sockets open
     except Exception as error:  # the server starts whatever is wrong with the network
@@ -87,9 +87,9 @@ async def find_reachability(ice: IceConfig, *, page_on_loopback: bool = False) -
 
 async def _gather(ice: IceConfig, connection: RTCPeerConnection) -> list[RTCIceCandidate]:
     connection.createDataChannel("reachability")
-    ice.bound(connection)
+    ice.restrict(connection)
     await connection.setLocalDescription(await connection.createOffer())
-    (media,) = SessionDescription.parse(ice.describe(connection)).media
+    (media,) = SessionDescription.parse(ice.local_sdp(connection)).media
     return list(media.ice_candidates)
 
 

@@ -1,4 +1,8 @@
-"""A viewer's SDP offer: what it wants, and what is wrong with it."""
+"""SDP offers of viewers (WHEP) and publishers (WHIP): parsing, validation, and the header extensions that they offer.
+
+An offer that cannot be answered as a whole is refused (``BadOfferError``), as RFC 9725 requires; the text says what is
+wrong and what was expected.
+"""
 
 from __future__ import annotations
 
@@ -16,35 +20,31 @@ from .errors import BadCandidateError, BadOfferError
 from .ice import keep_usable_candidates
 
 PLAYOUT_DELAY_URI = "http://www.webrtc.org/experiments/rtp-hdrext/playout-delay"
-IMMEDIATELY = bytes(3)  # 12 bits of least and 12 bits of most delay, both in units of 10 ms
+NO_PLAYOUT_DELAY = bytes(3)  # 12 bits of minimum and 12 bits of maximum delay, in units of 10 ms
+COLOR_SPACE_URI = "http://www.webrtc.org/experiments/rtp-hdrext/color-space"
 
-_ONE_BYTE_IDS = range(1, 15)  # RFC 8285: other numbers need headers that a viewer may not read
-
-
-def find_playout_extension(video: MediaDescription) -> int | None:
-    """The number that the section gives the extension; ``None`` if it lacks it."""
-    for extension in video.rtp.headerExtensions:
-        if extension.uri == PLAYOUT_DELAY_URI and extension.id in _ONE_BYTE_IDS:
-            return int(extension.id)
-    return None
-
-
+_ONE_BYTE_IDS = range(1, 15)  # RFC 8285: other numbers need two-byte headers, which a viewer may not read
 _MAX_CHARACTERS = 32_768
 _MAX_LINES = 1024
 _BASELINE = "42"  # profile_idc, the first byte of H.264's profile-level-id
-_BASELINE_DEFAULT = "42e01f"  # what an offer without a profile-level-id means
+_DEFAULT_PROFILE = "42e01f"  # of an H.264 format without a profile-level-id
+_PAYLOAD_TYPES = range(96, 128)  # what aiortc accepts in an offer
+_ANY_H264 = "level-asymmetry-allowed=1;packetization-mode=1;profile-level-id=42e01f"
+_FORMAT_LINE = re.compile(r"a=(?:rtpmap|fmtp|rtcp-fb):(\d+) ")
+_UNSPECIFIED = 2  # matrix coefficients by H.273
+_RANGES = {1: ColorRange.MPEG, 2: ColorRange.JPEG}
 
 
 @dataclass(frozen=True)
 class Offer:
-    """An offer that can be answered.
+    """A valid offer to receive video.
 
     Attributes:
-        sdp: the offer without candidates that cannot help.
-        codecs: those of this package that the viewer decodes.
-        mid: the media section whose transport carries everything.
-        ufrag: the viewer's ICE user name.
-        playout_extension: its number for the playout delay, ``None`` if it knows none.
+        sdp: the offer without unusable candidates.
+        codecs: the codecs of this package that the viewer decodes.
+        mid: the media section whose transport carries the bundle.
+        ufrag: the viewer's ICE user name fragment.
+        playout_extension: its number for the playout delay; ``None`` if it does not support that.
     """
 
     sdp: str
@@ -53,29 +53,107 @@ class Offer:
     ufrag: str
     playout_extension: int | None
 
-    def choose(self, preference: Sequence[Codec]) -> Codec:
-        """The first codec of ``preference`` that the viewer decodes. Errors: ``BadOfferError``."""
+    def choose_codec(self, preference: Sequence[Codec]) -> Codec:
+        """The first codec of ``preference`` that the viewer decodes.
+
+        Raises:
+            BadOfferError: it decodes none of them.
+        """
         for codec in preference:
             if codec in self.codecs:
                 return codec
         raise BadOfferError(f"the offer decodes {_names(self.codecs)}; this server is set to {_names(preference)}")
 
 
+@dataclass(frozen=True)
+class PublishOffer:
+    """A valid offer to send video.
+
+    aiortc negotiates two profiles of H.264 although its decoder supports all. It is given one of the two in place of
+    the offered profile, and :meth:`answer` restores what the publisher offered.
+
+    Attributes:
+        sdp: the offer for aiortc.
+        mid: the media section whose transport carries the bundle.
+        ufrag: the publisher's ICE user name fragment.
+        color_extension: its number for the color space; ``None`` if it does not support that.
+        profiles: payload type of an H.264 format -> its offered parameters, ``None`` if there were none.
+    """
+
+    sdp: str
+    mid: str
+    ufrag: str
+    color_extension: int | None = None
+    profiles: Mapping[int, str | None] = field(default_factory=dict)
+
+    def answer(self, sdp: str) -> str:
+        """The answer for the publisher, made from aiortc's."""
+        lines = []
+        for line in sdp.splitlines():
+            number = _payload_type(line)
+            if line.startswith("a=fmtp:") and number is not None and number in self.profiles:
+                offered = self.profiles[number]
+                if offered is None:
+                    continue
+                line = f"a=fmtp:{number} {offered}"
+            lines.append(line)
+        return "\r\n".join(lines) + "\r\n"
+
+
+class ColorSpace(NamedTuple):
+    """Matrix coefficients by H.273, and the range of values."""
+
+    matrix: int
+    range: ColorRange
+
+
 def parse_offer(text: str) -> Offer:
-    """Read and check an SDP offer. Errors: ``BadOfferError`` says what is wrong and what was expected."""
+    """Read and validate an offer to receive video.
+
+    Raises:
+        BadOfferError: it cannot be answered.
+    """
     sdp, session = read_session(text)
-    video = _video(session)
+    hint = ": add one video transceiver with direction 'recvonly'"
+    video = _video_section(session, "recvonly", role="a viewer", hint=hint)
     head = check_transports(session)
-    ufrag = str(head.ice and head.ice.usernameFragment)
-    return Offer(sdp, _codecs(video), head.rtp.muxId, ufrag, find_playout_extension(video))
+    playout_extension = find_extension(video, PLAYOUT_DELAY_URI, _ONE_BYTE_IDS)
+    return Offer(sdp, _codecs(video), head.rtp.muxId, _ufrag(head), playout_extension)
+
+
+def parse_publish_offer(text: str) -> PublishOffer:
+    """Read and validate an offer to send video.
+
+    It has one video section; audio may be offered beside it, and is answered as inactive.
+
+    Raises:
+        BadOfferError: it cannot be answered.
+    """
+    sdp, session = read_session(text)
+    video = _video_section(session, "sendonly", role="a publisher")
+    head = check_transports(session)
+    _check_published_codecs(video)
+    foreign = {number for number in _payload_types(video) if number not in _PAYLOAD_TYPES}
+    profiles = _profiles(sdp, video)
+    return PublishOffer(
+        _rewritten(sdp, foreign, profiles),
+        head.rtp.muxId,
+        _ufrag(head),
+        find_extension(video, COLOR_SPACE_URI),
+        profiles,
+    )
 
 
 def read_session(text: str) -> tuple[str, SessionDescription]:
-    """An offer without candidates that cannot help, as text and parsed. Errors: ``BadOfferError``."""
+    """Parse an offer; returns it without unusable candidates, as text and parsed.
+
+    Raises:
+        BadOfferError: it is too long or malformed.
+    """
     if len(text) > _MAX_CHARACTERS:
-        raise BadOfferError(f"the SDP offer has {len(text)} characters; at most {_MAX_CHARACTERS} are read")
+        raise BadOfferError(f"the SDP offer has {len(text)} characters; at most {_MAX_CHARACTERS} are accepted")
     if text.count("\n") > _MAX_LINES:
-        raise BadOfferError(f"the SDP offer has {text.count(chr(10))} lines; at most {_MAX_LINES} are read")
+        raise BadOfferError(f"the SDP offer has {text.count(chr(10))} lines; at most {_MAX_LINES} are accepted")
     if not text.lstrip().startswith("v=0"):
         raise BadOfferError(f"expected an SDP offer, which begins with 'v=0', got {text[:40]!r}")
     try:
@@ -83,28 +161,48 @@ def read_session(text: str) -> tuple[str, SessionDescription]:
         return sdp, SessionDescription.parse(sdp)
     except BadCandidateError as error:
         raise BadOfferError(f"the SDP offer is malformed: {error}") from error
-    except Exception as error:  # the parser stops at malformed text with whatever its code ran into
+    except Exception as error:  # the parser does not validate: malformed text raises anything
         raise BadOfferError(f"the SDP offer is malformed ({type(error).__name__}: {error})") from error
 
 
 def check_transports(session: SessionDescription) -> MediaDescription:
-    """The section whose transport carries all of them. Errors: ``BadOfferError``."""
+    """Validate the transport of each section; returns the section whose transport carries the bundle.
+
+    Raises:
+        BadOfferError: a section lacks an attribute, or is not bundled.
+    """
     for media in session.media:
         _check_transport(media)
     return _bundle_head(session)
 
 
-def _video(session: SessionDescription) -> MediaDescription:
+def find_extension(video: MediaDescription, uri: str, ids: range | None = None) -> int | None:
+    """The number of the header extension ``uri`` in the section; ``None`` if it has none, or none among ``ids``."""
+    for extension in video.rtp.headerExtensions:
+        if extension.uri == uri and (ids is None or extension.id in ids):
+            return int(extension.id)
+    return None
+
+
+def parse_color_space(value: bytes) -> ColorSpace | None:
+    """Read the content of the color space extension; ``None`` if it specifies no range or matrix."""
+    known = _RANGES.get(value[3] >> 4 & 3) if len(value) >= 4 else None
+    return None if known is None or value[2] == _UNSPECIFIED else ColorSpace(value[2], known)
+
+
+def apply_color_space(image: av.VideoFrame, color_space: ColorSpace | None) -> None:
+    """Set the color space of a frame whose stream does not specify one."""
+    if color_space is not None and image.colorspace == _UNSPECIFIED:
+        image.colorspace, image.color_range = color_space
+
+
+def _video_section(session: SessionDescription, direction: str, *, role: str, hint: str = "") -> MediaDescription:
     sections = [media for media in session.media if media.kind == "video"]
     if len(sections) != 1:
-        raise BadOfferError(
-            f"expected exactly one m=video section, got {len(sections)}: "
-            "add one video transceiver with direction 'recvonly'"
-        )
-    if sections[0].direction not in ("recvonly", "sendrecv"):
-        raise BadOfferError(
-            f"the m=video section is {sections[0].direction!r}; a viewer offers 'recvonly' (or 'sendrecv')"
-        )
+        raise BadOfferError(f"expected exactly one m=video section, got {len(sections)}{hint}")
+    if sections[0].direction not in (direction, "sendrecv"):
+        offered = sections[0].direction
+        raise BadOfferError(f"the m=video section is {offered!r}; {role} offers {direction!r} (or 'sendrecv')")
     return sections[0]
 
 
@@ -129,6 +227,10 @@ def _bundle_head(session: SessionDescription) -> MediaDescription:
     return session.media[mids.index(str(bundle.items[0]))]
 
 
+def _ufrag(head: MediaDescription) -> str:
+    return str(head.ice and head.ice.usernameFragment)
+
+
 def _codecs(video: MediaDescription) -> frozenset[Codec]:
     found = set()
     for codec in video.rtp.codecs:
@@ -138,153 +240,56 @@ def _codecs(video: MediaDescription) -> frozenset[Codec]:
         elif name == "H264" and _is_baseline(codec.parameters):
             found.add(Codec.H264)
     if not found:
-        offered = ", ".join(sorted({codec.name for codec in video.rtp.codecs})) or "no codec"
         raise BadOfferError(
-            f"the m=video section offers {offered}; expected VP8 or H264 (baseline, packetization-mode=1)"
+            f"the m=video section offers {_offered(video)}; expected VP8 or H264 (baseline, packetization-mode=1)"
         )
     return frozenset(found)
 
 
 def _is_baseline(parameters: dict[str, int | str | None]) -> bool:
     mode = str(parameters.get("packetization-mode", "0"))
-    profile = str(parameters.get("profile-level-id", _BASELINE_DEFAULT))
+    profile = str(parameters.get("profile-level-id", _DEFAULT_PROFILE))
     return mode == "1" and profile.startswith(_BASELINE)
+
+
+def _check_published_codecs(video: MediaDescription) -> None:
+    if not any(number in _PAYLOAD_TYPES for number in _payload_types(video, "VP8", "H264")):
+        raise BadOfferError(
+            f"the m=video section offers {_offered(video)}; expected VP8 or H264 with a payload type of 96 to 127"
+        )
+
+
+def _offered(video: MediaDescription) -> str:
+    return ", ".join(sorted({codec.name for codec in video.rtp.codecs})) or "no codec"
 
 
 def _names(codecs: Sequence[Codec] | frozenset[Codec]) -> str:
     return ", ".join(sorted(codec.value for codec in codecs)) or "none"
 
 
-COLOR_SPACE_URI = "http://www.webrtc.org/experiments/rtp-hdrext/color-space"
-
-_UNSPECIFIED = 2
-_RANGES = {1: ColorRange.MPEG, 2: ColorRange.JPEG}
-
-
-class Colours(NamedTuple):
-    """Matrix coefficients by H.273, and the range of values."""
-
-    matrix: int
-    range: ColorRange
-
-
-def find_color_extension(video: MediaDescription) -> int | None:
-    """The number that the section gives the extension; ``None`` if it lacks it."""
-    return next((int(each.id) for each in video.rtp.headerExtensions if each.uri == COLOR_SPACE_URI), None)
-
-
-def read_colours(value: bytes) -> Colours | None:
-    """What the extension says; ``None`` when it says nothing that can be used."""
-    known = _RANGES.get(value[3] >> 4 & 3) if len(value) >= 4 else None
-    return None if known is None or value[2] == _UNSPECIFIED else Colours(value[2], known)
-
-
-def label(image: av.VideoFrame, colours: Colours | None) -> None:
-    """Let a frame whose stream does not say it mean these colours."""
-    if colours is not None and image.colorspace == _UNSPECIFIED:
-        image.colorspace, image.color_range = colours
-
-
-_NUMBERS = range(96, 128)  # payload types that aiortc takes over from an offer
-_ANY_H264 = "level-asymmetry-allowed=1;packetization-mode=1;profile-level-id=42e01f"
-_LINE_OF_NUMBER = re.compile(r"a=(?:rtpmap|fmtp|rtcp-fb):(\d+) ")
-
-
-@dataclass(frozen=True)
-class PublishOffer:
-    """An offer to send video that can be answered.
-
-    aiortc knows two of H264's profiles, while its decoder decodes all of them: it is told of one of the two, and the
-    publisher is answered with its own.
-
-    Attributes:
-        sdp: the offer for aiortc.
-        mid: the media section whose transport carries everything.
-        ufrag: the publisher's ICE user name.
-        colour_extension: its number for the colour space, ``None`` if it knows none.
-        profiles: payload type of an H264 format -> its parameters as they were offered, ``None`` where there were none.
-    """
-
-    sdp: str
-    mid: str
-    ufrag: str
-    colour_extension: int | None = None
-    profiles: Mapping[int, str | None] = field(default_factory=dict)
-
-    def answer(self, sdp: str) -> str:
-        """The answer for the publisher, made of aiortc's."""
-        lines = []
-        for line in sdp.splitlines():
-            number = _number_of(line)
-            if line.startswith("a=fmtp:") and number is not None and number in self.profiles:
-                offered = self.profiles[number]
-                if offered is None:
-                    continue
-                line = f"a=fmtp:{number} {offered}"
-            lines.append(line)
-        return "\r\n".join(lines) + "\r\n"
-
-
-def parse_publish_offer(text: str) -> PublishOffer:
-    """Read and check an offer to send video.
-
-    One video section is sent; audio may be offered beside it, and is answered as inactive. Everything that cannot be
-    taken otherwise refuses the whole offer, as RFC 9725 wants it, so that nobody believes to be seen who is not.
-
-    Errors: ``BadOfferError`` says what is wrong and what was expected.
-    """
-    sdp, session = read_session(text)
-    video = _publication_video(session)
-    head = check_transports(session)
-    _check_codecs(video)
-    foreign = {number for number in _numbers(video) if number not in _NUMBERS}
-    profiles = _profiles(sdp, video)
-    ufrag = str(head.ice and head.ice.usernameFragment)
-    return PublishOffer(
-        _rewritten(sdp, foreign, profiles), head.rtp.muxId, ufrag, find_color_extension(video), profiles
-    )
-
-
-def _publication_video(session: SessionDescription) -> MediaDescription:
-    sections = [media for media in session.media if media.kind == "video"]
-    if len(sections) != 1:
-        raise BadOfferError(f"expected exactly one m=video section, got {len(sections)}")
-    if sections[0].direction not in ("sendonly", "sendrecv"):
-        raise BadOfferError(
-            f"the m=video section is {sections[0].direction!r}; a publisher offers 'sendonly' (or 'sendrecv')"
-        )
-    return sections[0]
-
-
-def _numbers(video: MediaDescription, *names: str) -> list[int]:
-    """Payload types of the formats with these names, of all without any."""
+def _payload_types(video: MediaDescription, *names: str) -> list[int]:
+    """Payload types of the formats with these names; of all formats without names."""
     codecs = video.rtp.codecs
     return [int(codec.payloadType or 0) for codec in codecs if not names or codec.name.upper() in names]
 
 
-def _check_codecs(video: MediaDescription) -> None:
-    if any(number in _NUMBERS for number in _numbers(video, "VP8", "H264")):
-        return
-    offered = ", ".join(sorted({codec.name for codec in video.rtp.codecs})) or "no codec"
-    raise BadOfferError(f"the m=video section offers {offered}; expected VP8 or H264 with a payload type of 96 to 127")
-
-
 def _profiles(sdp: str, video: MediaDescription) -> dict[int, str | None]:
-    profiles: dict[int, str | None] = {number: None for number in _numbers(video, "H264") if number in _NUMBERS}
+    profiles: dict[int, str | None] = {}
+    profiles.update(dict.fromkeys(number for number in _payload_types(video, "H264") if number in _PAYLOAD_TYPES))
     for line in sdp.splitlines():
-        if line.startswith("a=fmtp:") and (number := _number_of(line)) in profiles:
+        if line.startswith("a=fmtp:") and (number := _payload_type(line)) in profiles:
             profiles[number] = line.partition(" ")[2]
     return profiles
 
 
 def _rewritten(sdp: str, foreign: set[int], profiles: Mapping[int, str | None]) -> str:
-    """The offer without formats that are numbered out of aiortc's range, and with a profile that it knows."""
+    """The offer without formats numbered outside of aiortc's range, and with an H.264 profile that it negotiates."""
     lines, is_video = [], False
     for line in sdp.splitlines():
         if line.startswith("m="):
             is_video = line.startswith("m=video")
-            line = _without(line, foreign) if is_video else line
-        number = _number_of(line)
+            line = _without_formats(line, foreign) if is_video else line
+        number = _payload_type(line)
         if not is_video or number is None:
             lines.append(line)
         elif number not in foreign and not (number in profiles and line.startswith("a=fmtp:")):
@@ -294,11 +299,11 @@ def _rewritten(sdp: str, foreign: set[int], profiles: Mapping[int, str | None]) 
     return "\r\n".join(lines) + "\r\n"
 
 
-def _without(media_line: str, foreign: set[int]) -> str:
+def _without_formats(media_line: str, foreign: set[int]) -> str:
     kind, port, profile, *numbers = media_line.split()
     return " ".join([kind, port, profile, *(number for number in numbers if int(number) not in foreign)])
 
 
-def _number_of(line: str) -> int | None:
-    found = _LINE_OF_NUMBER.match(line)
+def _payload_type(line: str) -> int | None:
+    found = _FORMAT_LINE.match(line)
     return int(found[1]) if found else None

@@ -1,4 +1,4 @@
-"""One viewer's end of a shared video: packets that wait to be sent, and what the viewer reports back."""
+"""The bounded queue of encoded frames for one viewer, and the viewer's reports."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ _MAX_UNSENT = 4
 
 
 class EncodedFrame(NamedTuple):
-    """A packet, its presentation time in 90 kHz set, and the identity of its frame.
+    """An encoded frame and its identity.
 
     Attributes:
-        paced_ns: when the frame was shown to the stream. encoded_ns: when its packet was there.
-        payloads: the packet for RTP.
+        packet: its presentation time is in 90 kHz.
+        id: the identity of the frame.
+        paced_ns: when the frame arrived at the stream.
+        encoded_ns: when it was encoded.
+        payloads: the packet as RTP payloads.
     """
 
     packet: av.Packet[av.VideoStream]
@@ -33,7 +36,7 @@ class EncodedFrame(NamedTuple):
 
 
 class StreamEnded(Exception):
-    """There is nothing more to watch. ``error`` is what broke the stream, ``None`` when its source closed."""
+    """The stream has ended; ``error`` is what broke it, ``None`` when its source was closed."""
 
     def __init__(self, error: BaseException | None = None) -> None:
         super().__init__("the stream ended" if error is None else f"the stream broke: {error}")
@@ -41,59 +44,69 @@ class StreamEnded(Exception):
 
 
 class Loss(enum.Enum):
-    """Why a viewer cannot decode on; the value is its name in metrics."""
+    """Why a viewer cannot decode the next frame; the value is its name in metrics."""
 
-    REPORTED = "report"  # it says so
-    UNSERVED = "nack"  # it asks for a packet that is not sent again
-    OVERFLOW = "overflow"  # it was too slow for what was there to send
-
-
-class Feed(Protocol):
-    """A stream that a viewer watches."""
-
-    def want_keyframe(self, loss: Loss) -> None:
-        """Somebody cannot go on without a keyframe."""
-
-    def owe_keyframe(self) -> None:
-        """Nobody can go on without a keyframe."""
-
-    def go_on(self) -> None:
-        """A viewer has room for more."""
-
-    def leave(self, viewer: VideoViewer) -> None:
-        """Give it nothing more."""
-
-    def is_over(self, frame_id: FrameId) -> bool:
-        """Whether its frame belongs to an epoch that is over."""
+    REPORTED = "report"
+    """The viewer reports it."""
+    UNSERVED = "nack"
+    """It requests a packet that is not retransmitted."""
+    OVERFLOW = "overflow"
+    """Its queue was full."""
 
 
-class Reports(Protocol):
-    """Who decides what a viewer gets."""
+class ViewedStream(Protocol):
+    """A stream that feeds send queues."""
 
-    def hear_rate(self, viewer: VideoViewer, bits_per_second: int) -> None: ...
-    def hear_missing(self, viewer: VideoViewer, share: float) -> None: ...
-    def hear_round_trip(self, viewer: VideoViewer, seconds: float) -> None: ...
-    def leave(self, viewer: VideoViewer) -> None: ...
+    def request_keyframe(self, loss: Loss) -> None:
+        """A viewer needs a keyframe."""
+
+    def require_keyframe(self) -> None:
+        """Make the next frame a keyframe: no viewer could decode any other."""
+
+    def on_room(self) -> None:
+        """A viewer's queue has room again."""
+
+    def remove_viewer(self, viewer: VideoViewer) -> None:
+        """Send no more to this viewer."""
+
+    def is_stale(self, frame_id: FrameId) -> bool:
+        """Whether the frame belongs to an epoch that has ended."""
+
+
+class ViewerReports(Protocol):
+    """Receives what viewers report, and decides what they are sent."""
+
+    def on_estimate(self, viewer: VideoViewer, bits_per_second: int) -> None:
+        """The viewer's receiver estimates that it can receive this much."""
+
+    def on_loss(self, viewer: VideoViewer, share: float) -> None:
+        """The viewer lost this share of packets since its last report, from 0 to 1."""
+
+    def on_round_trip(self, viewer: VideoViewer, seconds: float) -> None:
+        """A round trip to the viewer took this long."""
+
+    def remove_viewer(self, viewer: VideoViewer) -> None:
+        """The viewer was closed."""
 
     def limit(self, viewer: VideoViewer) -> int | None:
-        """Bits per second that it can take, ``None`` if that is not known."""
+        """Bits per second that the viewer can receive; ``None`` if unknown."""
 
 
 class VideoViewer:
-    """One viewer. Made by :meth:`SharedVideo.join`; all methods belong to one event loop.
+    """One viewer's send queue. Made by :meth:`SharedVideo.add_viewer`; all methods belong to one event loop.
 
     Attributes:
         blind: it cannot report losses.
         frame_s: seconds from frame to frame.
     """
 
-    def __init__(self, reports: Reports, clock: Clock, *, blind: bool, frame_s: float) -> None:
+    def __init__(self, reports: ViewerReports, clock: Clock, *, blind: bool, frame_s: float) -> None:
         self.blind = blind
         self.frame_s = frame_s
         self._reports = reports
         self._sent = RateMeter(clock)
-        self._feed: Feed | None = None
-        self._next_feed: Feed | None = None
+        self._stream: ViewedStream | None = None
+        self._next_stream: ViewedStream | None = None
         self._unsent: deque[EncodedFrame] = deque()
         self._last_pts = -1
         self._started = False
@@ -102,92 +115,96 @@ class VideoViewer:
         self._ready = asyncio.Event()
 
     async def next(self) -> EncodedFrame:
-        """The next packet to send; ``StreamEnded`` when there is nothing more."""
-        if self._overflowed and self._feed is not None:
+        """The next frame to send.
+
+        Raises:
+            StreamEnded: there are no more.
+        """
+        if self._overflowed and self._stream is not None:
             self._overflowed = False
-            self._feed.want_keyframe(Loss.OVERFLOW)
-        self._drop_what_is_over()
+            self._stream.request_keyframe(Loss.OVERFLOW)
+        self._drop_stale()
         while not self._unsent:
             if self._ended:
                 raise self._ended
             self._ready.clear()
             await self._ready.wait()
-            self._drop_what_is_over()
+            self._drop_stale()
         encoded = self._unsent.popleft()
-        if self._feed is not None:
-            self._feed.go_on()
+        if self._stream is not None:
+            self._stream.on_room()
         self._sent.add(8 * encoded.packet.size)
         return encoded
 
     @property
     def sent_rate(self) -> int:
-        """Bits per second that it was sent lately."""
+        """Bits per second sent over the last second."""
         return self._sent.rate
 
     @property
     def limit(self) -> int | None:
-        """Bits per second that it can take, ``None`` if that is not known."""
+        """Bits per second that it can receive; ``None`` if unknown."""
         return self._reports.limit(self)
 
     @property
     def is_full(self) -> bool:
-        """So much waits to be sent that one more frame would cost it a keyframe."""
+        """Whether one more frame would overflow the queue, which costs a keyframe."""
         return len(self._unsent) >= _MAX_UNSENT
 
     @property
-    def waits(self) -> bool:
-        """It gets nothing before the next keyframe."""
+    def needs_keyframe(self) -> bool:
+        """Whether the next frame that it is sent must be a keyframe."""
         return not self._started
 
     def report_loss(self, loss: Loss = Loss.REPORTED) -> None:
-        """It cannot decode on: it gets nothing before the next keyframe, which is asked for here."""
+        """The viewer cannot decode the next frame: send nothing before a keyframe, and request one."""
         unsent = self._unsent
         while unsent and not unsent[0].packet.is_keyframe:
             unsent.popleft()
-        if unsent or self._feed is None or not self._started:
+        if unsent or self._stream is None or not self._started:
             return
         self._started = False
-        self._feed.want_keyframe(loss)
+        self._stream.request_keyframe(loss)
 
     def report_rate(self, bits_per_second: int) -> None:
-        """Its receiver estimates that it can take this much (REMB)."""
-        self._reports.hear_rate(self, bits_per_second)
+        """The viewer's receiver estimates that it can receive this much (REMB)."""
+        self._reports.on_estimate(self, bits_per_second)
 
     def report_missing(self, share: float) -> None:
-        """Of the packets since the last report it lost this share, from 0 to 1."""
-        self._reports.hear_missing(self, share)
+        """The viewer lost this share of the packets since its last report, from 0 to 1."""
+        self._reports.on_loss(self, share)
 
     def report_round_trip(self, seconds: float) -> None:
-        """A packet and its answer took so long."""
-        self._reports.hear_round_trip(self, seconds)
+        """A packet and its answer took this long."""
+        self._reports.on_round_trip(self, seconds)
 
     def close(self) -> None:
-        """Watch no more. May be called again."""
-        self._reports.leave(self)
-        for feed in (self._feed, self._next_feed):
-            if feed is not None:
-                feed.leave(self)
+        """Leave the stream. Idempotent."""
+        self._reports.remove_viewer(self)
+        for stream in (self._stream, self._next_stream):
+            if stream is not None:
+                stream.remove_viewer(self)
         self.end(StreamEnded())
 
-    def watch(self, feed: Feed) -> None:
-        """Go over to ``feed`` at its next keyframe; until then, go on with what it watches."""
-        leaving, self._next_feed = self._next_feed, None
-        if leaving is not None and leaving is not feed:
-            leaving.leave(self)
-        if self._feed is None:
-            self._feed = feed
-        elif self._feed is not feed:
-            self._next_feed = feed
+    def switch_to(self, stream: ViewedStream) -> None:
+        """Switch to ``stream`` at its next keyframe; until then, stay with the present one."""
+        leaving, self._next_stream = self._next_stream, None
+        if leaving is not None and leaving is not stream:
+            leaving.remove_viewer(self)
+        if self._stream is None:
+            self._stream = stream
+        elif self._stream is not stream:
+            self._next_stream = stream
 
-    def offer(self, feed: Feed, encoded: EncodedFrame) -> None:
-        """Take a packet to send.
+    def put(self, stream: ViewedStream, encoded: EncodedFrame) -> None:
+        """Add a frame of ``stream``, or drop it.
 
-        When the sender is very late, it gets nothing before a keyframe, which is asked for when it takes packets again:
-        one that never keeps up shall not cost all the others a keyframe several times a second.
+        When the queue overflows, it is emptied and closed until a keyframe. That is requested when the viewer reads
+        again, so that one that cannot keep up does not cost all others a keyframe several times a second.
         """
-        if feed is self._next_feed and encoded.packet.is_keyframe:
-            self._go_over(feed)
-        if feed is not self._feed or not (self._started or encoded.packet.is_keyframe):
+        if stream is self._next_stream and encoded.packet.is_keyframe:
+            self._switch(stream)
+        if stream is not self._stream or not (self._started or encoded.packet.is_keyframe):
             return
         if self.is_full:
             self._unsent.clear()
@@ -200,18 +217,18 @@ class VideoViewer:
         self._ready.set()
 
     def end(self, ended: StreamEnded) -> None:
-        """Nothing more comes."""
+        """End the queue; :meth:`next` raises ``ended``."""
         self._ended = self._ended or ended
         self._unsent.clear()
         self._ready.set()
 
-    def _go_over(self, feed: Feed) -> None:
-        if self._feed is not None:
-            self._feed.leave(self)
-        self._feed, self._next_feed = feed, None
+    def _switch(self, stream: ViewedStream) -> None:
+        if self._stream is not None:
+            self._stream.remove_viewer(self)
+        self._stream, self._next_stream = stream, None
 
     def _in_order(self, encoded: EncodedFrame) -> EncodedFrame:
-        """A frame that came in another encode already is made a moment later than that."""
+        """Stamp a frame that was already sent in another encoding one tick later than that."""
         packet = encoded.packet
         assert packet.pts is not None
         if packet.pts <= self._last_pts:
@@ -222,13 +239,13 @@ class VideoViewer:
         self._last_pts = encoded.packet.pts or 0
         return encoded
 
-    def _drop_what_is_over(self) -> None:
-        """Drop packets of an epoch that is over, and those after them up to a keyframe of this one."""
-        unsent, feed = self._unsent, self._feed
-        if feed is None or not any(feed.is_over(encoded.id) for encoded in unsent):
+    def _drop_stale(self) -> None:
+        """Drop frames of an epoch that has ended, and those after them up to a keyframe of the present one."""
+        unsent, stream = self._unsent, self._stream
+        if stream is None or not any(stream.is_stale(encoded.id) for encoded in unsent):
             return
-        while unsent and (feed.is_over(unsent[0].id) or not unsent[0].packet.is_keyframe):
+        while unsent and (stream.is_stale(unsent[0].id) or not unsent[0].packet.is_keyframe):
             unsent.popleft()
         if not unsent:
             self._started = False
-            feed.owe_keyframe()
+            stream.require_keyframe()

@@ -1,7 +1,7 @@
-"""One encode, however many watch.
+"""One encoder shared by all viewers of a tier.
 
-A stream runs while somebody watches it: it reads the newest frame, encodes it on a worker thread and hands the packets
-to each viewer. A viewer gets nothing before a keyframe that it can begin with.
+A stream runs while it has viewers: it reads the newest frame, encodes it on a worker thread and puts the packets into
+the viewers' send queues. A viewer is sent nothing before a keyframe.
 """
 
 from __future__ import annotations
@@ -28,11 +28,53 @@ logger = logging.getLogger(__name__)
 
 VIDEO_CLOCK_HZ = 90_000
 _TIME_BASE = fractions.Fraction(1, VIDEO_CLOCK_HZ)
-_KEYFRAME_GAP_NS = NS_PER_S // 4
-_BLIND_KEYFRAME_GAP_NS = 2 * NS_PER_S
-_REST_S = 0.1  # a source that gives nothing for this long rests
+_KEYFRAME_INTERVAL_NS = NS_PER_S // 4
+_BLIND_KEYFRAME_INTERVAL_NS = 2 * NS_PER_S
+_IDLE_S = 0.1  # without a new frame for this long, the newest one is encoded again for those who need a keyframe
+_MIN_RATE_CHANGE = 0.05  # smaller changes of the bitrate are not passed on to the encoder
 _Packet = tuple["av.Packet[av.VideoStream]", list[bytes]]
-_RATE_STEP = 0.05  # smaller changes of the rate are not worth a word to the encoder
+
+
+@dataclass
+class StreamStats:
+    """Counters of the streams of one tier, set by the running stream.
+
+    Attributes:
+        viewers: viewers now, those about to switch to it included.
+        bitrate: the encoder's target in bits per second; 0 without viewers.
+        frames_encoded: frames encoded so far.
+        keyframes: how many of them were keyframes.
+        frames_repeated: how many of them were encoded again because a viewer needed a keyframe.
+        losses: keyframe requests by cause.
+    """
+
+    viewers: int = 0
+    bitrate: int = 0
+    frames_encoded: int = 0
+    keyframes: int = 0
+    frames_repeated: int = 0
+    losses: Counter[Loss] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    """What all streams of one codec have in common.
+
+    Attributes:
+        frames: the session's frames.
+        new_encoder: makes an encoder for a bitrate in bits per second.
+        packetize: splits an encoded picture into RTP payloads.
+        epoch_ns: the time of presentation time 0.
+        executor: threads to encode on.
+        clock: stamps frames.
+    """
+
+    frames: FramePublisher
+    new_encoder: Callable[[int], VideoEncoder]
+    packetize: Callable[[bytes], list[bytes]]
+    epoch_ns: int
+    executor: Executor
+    clock: Clock
 
 
 class StampedFrame(NamedTuple):
@@ -46,6 +88,8 @@ class FrameReader:
     """Reads the newest frame of a publisher and stamps it with the time at which it arrived.
 
     Args:
+        frames: the publisher.
+        clock: stamps frames.
         wake: set when a frame arrives and when the publisher closes.
     """
 
@@ -74,6 +118,7 @@ class FrameReader:
             self._subscription.rewind()
 
     def close(self) -> None:
+        """Stop reading."""
         if self._subscription is not None:
             self._subscription.close()
 
@@ -82,112 +127,81 @@ class FrameReader:
         self._wake.set()
 
 
-@dataclass
-class StreamStats:
-    """Counters of the streams of one tier, set by the stream that runs.
-
-    Attributes:
-        viewers: how many watch now, those that are about to go over to it included.
-        bitrate: bits per second that its encoder aims at now; 0 while nobody watches.
-        losses: how often a viewer had to be given a keyframe, by cause.
-    """
-
-    viewers: int = 0
-    bitrate: int = 0
-    frames_encoded: int = 0
-    keyframes: int = 0
-    frames_repeated: int = 0
-    losses: Counter[Loss] = field(default_factory=Counter)
-
-
 class SharedStream:
     """One encoder and its viewers. All methods belong to one event loop.
 
     Args:
-        new_encoder: makes an encoder for so many bits per second.
-        packetize: makes RTP payloads of an encoded picture.
-        bitrate: called with each frame for the bits per second to aim at.
-        scale: what both sides of the picture are divided by.
-        epoch_ns: when presentation time 0 was.
+        options: what all streams of the codec have in common.
+        bitrate: called with each frame for the target bitrate in bits per second.
+        scale: divisor of both sides of the picture.
         stats: where to count.
     """
 
     def __init__(
-        self,
-        source: FramePublisher,
-        new_encoder: Callable[[int], VideoEncoder],
-        packetize: Callable[[bytes], list[bytes]],
-        bitrate: Callable[[Frame], int],
-        *,
-        scale: int,
-        epoch_ns: int,
-        stats: StreamStats,
-        executor: Executor,
-        clock: Clock,
+        self, options: StreamOptions, bitrate: Callable[[Frame], int], *, scale: int, stats: StreamStats
     ) -> None:
-        self._source = source
-        self._new_encoder = new_encoder
-        self._packetise = packetize
+        self._frames = options.frames
+        self._options = options
+        self._clock = options.clock
         self._bitrate_for = bitrate
         self._scale = scale
-        self._epoch_ns = epoch_ns
         self._stats = stats
-        self._executor = executor
-        self._clock = clock
         self._last_pts = -1
         self._last_keyframe_ns: int | None = None
         self._viewers: list[VideoViewer] = []
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._ended: StreamEnded | None = None
-        self._keyframe_owed = False
-        self._keyframe_wanted = False
+        self._keyframe_required = False
+        self._keyframe_requested = False
 
     @property
     def broken(self) -> bool:
-        """An error ended it."""
+        """Whether it was ended by an error."""
         return self._ended is not None and self._ended.error is not None
 
-    def join(self, viewer: VideoViewer) -> None:
-        """Let it watch from the next keyframe on, which is asked for here."""
-        viewer.watch(self)
+    def add_viewer(self, viewer: VideoViewer) -> None:
+        """Feed ``viewer`` from the next keyframe on, which is requested here."""
+        viewer.switch_to(self)
         if self._ended:
             viewer.end(self._ended)
             return
         if viewer not in self._viewers:
             self._viewers.append(viewer)
             self._stats.viewers = len(self._viewers)
-        self._keyframe_wanted = True
+        self._keyframe_requested = True
         self._wake.set()
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="shared video stream")
 
-    def leave(self, viewer: VideoViewer) -> None:
+    def remove_viewer(self, viewer: VideoViewer) -> None:
+        """Send no more to ``viewer``."""
         if viewer in self._viewers:
             self._viewers.remove(viewer)
             self._stats.viewers = len(self._viewers)
         self._wake.set()
 
-    def want_keyframe(self, loss: Loss) -> None:
-        """A viewer cannot decode on: send a keyframe, at most one every 250 ms."""
+    def request_keyframe(self, loss: Loss) -> None:
+        """A viewer needs a keyframe; at most one is sent every 250 ms."""
         self._stats.losses[loss] += 1
-        self._keyframe_wanted = True
+        self._keyframe_requested = True
         self._wake.set()
 
-    def owe_keyframe(self) -> None:
-        """Nobody could decode the next frame unless it is a keyframe."""
-        self._keyframe_owed = True
+    def require_keyframe(self) -> None:
+        """Make the next frame a keyframe: no viewer could decode any other."""
+        self._keyframe_required = True
         self._wake.set()
 
-    def go_on(self) -> None:
-        """A viewer has room for more."""
+    def on_room(self) -> None:
+        """A viewer's queue has room again."""
         self._wake.set()
 
-    def is_over(self, frame_id: FrameId) -> bool:
-        return frame_id.epoch < self._source.epoch
+    def is_stale(self, frame_id: FrameId) -> bool:
+        """Whether the frame belongs to an epoch that has ended."""
+        return frame_id.epoch < self._frames.epoch
 
     async def close(self) -> None:
-        """End it; its viewers are told. May be called again."""
+        """End the stream and its viewers' queues. Idempotent."""
         self._finish(StreamEnded())
         if self._task is not None:
             await asyncio.wait({self._task})
@@ -201,13 +215,13 @@ class SharedStream:
         self._wake.set()
 
     async def _run(self) -> None:
-        reader = FrameReader(self._source, self._clock, self._wake)
+        reader = FrameReader(self._frames, self._clock, self._wake)
         encoder: VideoEncoder | None = None
         try:
             while stamped := await self._next(reader):
                 bitrate = self._bitrate(stamped.frame)
-                encoder = encoder or self._new_encoder(bitrate)
-                await self._show(encoder, stamped, bitrate)
+                encoder = encoder or self._options.new_encoder(bitrate)
+                await self._encode_and_send(encoder, stamped, bitrate)
             if self._viewers:
                 self._finish(StreamEnded())
         except Exception as error:
@@ -222,9 +236,9 @@ class SharedStream:
             self._task = None
 
     async def _next(self, reader: FrameReader) -> StampedFrame | None:
-        """What to show next. When a viewer needs a keyframe and the source rests, its newest frame again.
+        """The next frame to encode: the newest one, or the same again when a viewer needs a keyframe and none arrives.
 
-        While no viewer has room, frames are left out: encoded, they would be thrown away, and a keyframe be needed.
+        Frames are skipped while no viewer has room: they would be encoded in vain, and then cost a keyframe.
         """
         repeats = False
         while self._viewers:
@@ -233,64 +247,65 @@ class SharedStream:
             if has_room and (stamped := reader.next_nowait()):
                 self._stats.frames_repeated += repeats
                 return stamped
-            if self._source.closed:
+            if self._frames.closed:
                 return None
-            is_awaited = self._keyframe_owed or self._keyframe_wanted
+            is_awaited = self._keyframe_required or self._keyframe_requested
             try:
-                await asyncio.wait_for(self._wake.wait(), _REST_S if is_awaited and not repeats else None)
+                await asyncio.wait_for(self._wake.wait(), _IDLE_S if is_awaited and not repeats else None)
             except asyncio.TimeoutError:
-                if self._keyframe_due():
+                if self._is_keyframe_due():
                     reader.rewind()
                     repeats = True
         return None
 
-    async def _show(self, encoder: VideoEncoder, stamped: StampedFrame, bitrate: int) -> None:
-        forced = self._keyframe_due()
+    async def _encode_and_send(self, encoder: VideoEncoder, stamped: StampedFrame, bitrate: int) -> None:
+        forced = self._is_keyframe_due()
         if forced:
-            self._keyframe_owed = self._keyframe_wanted = False
+            self._keyframe_required = self._keyframe_requested = False
         pts = self._pts(stamped.at_ns)
         loop = asyncio.get_running_loop()
-        packets = await loop.run_in_executor(self._executor, self._encode, encoder, stamped, forced, bitrate)
+        packets = await loop.run_in_executor(self._options.executor, self._encode, encoder, stamped, forced, bitrate)
         encoded_ns = self._clock.now_ns()
         self._stats.frames_encoded += 1
-        if self.is_over(stamped.frame.id):
-            self.owe_keyframe()  # nobody gets these packets, so nothing may refer to them
+        if self.is_stale(stamped.frame.id):
+            self.require_keyframe()  # these packets are not sent, so later ones must not refer to them
             return
         for packet, payloads in packets:
             packet.pts = packet.dts = pts
             packet.time_base = _TIME_BASE
-            await self._deliver(EncodedFrame(packet, stamped.frame.id, stamped.at_ns, encoded_ns, payloads))
+            await self._send(EncodedFrame(packet, stamped.frame.id, stamped.at_ns, encoded_ns, payloads))
 
     def _encode(self, encoder: VideoEncoder, stamped: StampedFrame, forced: bool, bitrate: int) -> list[_Packet]:
         encoder.set_bitrate(bitrate)
         planes = stamped.frame.planes(1 / self._scale)
         packets = encoder.encode(planes, forced, at_ns=stamped.at_ns)
-        return [(packet, self._packetise(bytes(packet))) for packet in packets]
+        return [(packet, self._options.packetize(bytes(packet))) for packet in packets]
 
-    def _bitrate(self, frame: Frame) -> int:
-        wanted, bitrate = self._bitrate_for(frame), self._stats.bitrate
-        if abs(wanted - bitrate) > _RATE_STEP * bitrate:
-            self._stats.bitrate = wanted
-        return self._stats.bitrate
-
-    def _pts(self, at_ns: int) -> int:
-        real = (at_ns - self._epoch_ns) * VIDEO_CLOCK_HZ // NS_PER_S
-        self._last_pts = max(real, self._last_pts + 1)
-        return self._last_pts
-
-    async def _deliver(self, encoded: EncodedFrame) -> None:
-        """Give a packet to each viewer, in a turn of the loop for each, since each sends it at once."""
+    async def _send(self, encoded: EncodedFrame) -> None:
+        """Put a frame into each viewer's queue, in a turn of the event loop each, since each sends it at once."""
         if encoded.packet.is_keyframe:
             self._stats.keyframes += 1
             self._last_keyframe_ns = self._clock.now_ns()
         for viewer in tuple(self._viewers):
-            viewer.offer(self, encoded)
+            viewer.put(self, encoded)
             await asyncio.sleep(0)
 
-    def _keyframe_due(self) -> bool:
-        if self._keyframe_owed or self._last_keyframe_ns is None:
+    def _bitrate(self, frame: Frame) -> int:
+        target, bitrate = self._bitrate_for(frame), self._stats.bitrate
+        if abs(target - bitrate) > _MIN_RATE_CHANGE * bitrate:
+            self._stats.bitrate = target
+        return self._stats.bitrate
+
+    def _pts(self, at_ns: int) -> int:
+        """Presentation times grow, even when the clock does not."""
+        real = (at_ns - self._options.epoch_ns) * VIDEO_CLOCK_HZ // NS_PER_S
+        self._last_pts = max(real, self._last_pts + 1)
+        return self._last_pts
+
+    def _is_keyframe_due(self) -> bool:
+        if self._keyframe_required or self._last_keyframe_ns is None:
             return True
         since_ns = self._clock.now_ns() - self._last_keyframe_ns
-        return (self._keyframe_wanted and since_ns >= _KEYFRAME_GAP_NS) or (
-            since_ns >= _BLIND_KEYFRAME_GAP_NS and any(viewer.blind for viewer in self._viewers)
+        return (self._keyframe_requested and since_ns >= _KEYFRAME_INTERVAL_NS) or (
+            since_ns >= _BLIND_KEYFRAME_INTERVAL_NS and any(viewer.blind for viewer in self._viewers)
         )

@@ -1,4 +1,4 @@
-"""The video that one viewer is sent: packets of a shared stream, as soon as they are there."""
+"""The media track of one viewer: the frames of its send queue."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from aiortc.mediastreams import MediaStreamError
 from ...core.clock import MONOTONIC, Clock
 from ..encoding.base import Codec
 from .send_queue import EncodedFrame, StreamEnded, VideoViewer
-from .sender import Sending
+from .sender import PacedSender
 from .shared_video import SharedVideo
 
 logger = logging.getLogger(__name__)
 
 
 class SentFrame(NamedTuple):
-    """A frame that is on the wire.
+    """A frame that was sent.
 
     Attributes:
-        rtp: the RTP timestamp that it was sent with, in 90 kHz.
-        encoded: the frame. sent_ns: when its last packet was handed to the network.
+        rtp: its RTP timestamp, in 90 kHz.
+        encoded: the frame.
+        sent_ns: when its last packet was passed to the network.
     """
 
     rtp: int
@@ -35,12 +36,17 @@ class SentFrame(NamedTuple):
 class ViewerTrack(MediaStreamTrack):
     """A track over a session's video.
 
-    The sender asks for the first packet once the connection is up, so that is when this viewer joins.
+    aiortc's sender asks for the first packet once it is connected; the viewer is added then.
 
     Args:
-        video, codec: what to watch, and as what.
-        on_sent: told of each frame after it was sent.
-        on_ended: told once when no more packets will come, with the error if there was one.
+        video: the session's video.
+        codec: the codec to send.
+        on_sent: called with each frame after it was sent.
+        on_ended: called once when the video has ended, with the error if there was one.
+        clock: stamps sent frames, and paces packets.
+
+    Attributes:
+        frames_sent: frames sent so far.
     """
 
     kind = "video"
@@ -61,50 +67,55 @@ class ViewerTrack(MediaStreamTrack):
         self._on_sent = on_sent
         self._on_ended = on_ended
         self._clock = clock
-        self._sending: Sending | None = None
+        self._sender: PacedSender | None = None
         self._viewer: VideoViewer | None = None
         self._in_flight: EncodedFrame | None = None
 
-    def use(self, sender: RTCRtpSender) -> None:
-        """Listen to the reports for ``sender``, which sends this track. Needed before it is asked for a packet."""
-        self._sending = Sending(sender, self._clock)
+    def attach(self, sender: RTCRtpSender) -> None:
+        """Control ``sender``, which sends this track. Call it before the connection is made."""
+        self._sender = PacedSender(sender, self._clock)
 
     async def recv(self) -> av.Packet[av.VideoStream]:
-        """The next packet; ``MediaStreamError`` when there are no more, whatever the cause."""
+        """The next packet.
+
+        Raises:
+            MediaStreamError: there are no more, for whatever reason.
+        """
         try:
-            if self.readyState != "live" or self._sending is None:
+            if self.readyState != "live" or self._sender is None:
                 raise StreamEnded()
-            self._tell_sent(self._sending)
-            viewer = self._viewer or self._join(self._sending)
+            self._report_sent(self._sender)
+            viewer = self._viewer or self._add_viewer(self._sender)
             encoded = await viewer.next()
         except StreamEnded as ended:
             self._on_ended(ended.error)
             raise MediaStreamError from ended
         except Exception as error:
-            # aiortc would stop sending and leave the connection up, with a frozen picture
+            # aiortc would stop sending and keep the connection open, with a frozen picture
             logger.exception("a viewer's track failed")
             self._on_ended(error)
             raise MediaStreamError from error
         self._in_flight = encoded
-        self._sending.send(encoded, viewer)
+        self._sender.prepare(encoded, viewer)
         return encoded.packet
 
     def stop(self) -> None:
+        """End the track and remove its viewer."""
         super().stop()
         if self._viewer is not None:
             self._viewer.close()
 
-    def _join(self, sending: Sending) -> VideoViewer:
-        self._viewer = self._video.add_viewer(self._codec, blind=sending.blind)
-        sending.begin(self._viewer)
+    def _add_viewer(self, sender: PacedSender) -> VideoViewer:
+        self._viewer = self._video.add_viewer(self._codec, blind=sender.blind)
+        sender.start(self._viewer)
         return self._viewer
 
-    def _tell_sent(self, sending: Sending) -> None:
-        """The sender comes for the next packet when the last one is on the wire, on a busy event loop much later."""
+    def _report_sent(self, sender: PacedSender) -> None:
+        """The sender asks for the next packet when the last one has been sent, on a busy event loop much later."""
         sent, self._in_flight = self._in_flight, None
         if sent is None:
             return
         self.frames_sent += 1
-        rtp = sending.timestamp
+        rtp = sender.timestamp
         if rtp is not None:
-            self._on_sent(SentFrame(rtp, sent, sending.handed_ns or self._clock.now_ns()))
+            self._on_sent(SentFrame(rtp, sent, sender.passed_ns or self._clock.now_ns()))

@@ -1,4 +1,4 @@
-"""The UDP ports that WebRTC may take on this machine, such as those that a firewall lets through."""
+"""Restricts WebRTC to a range of UDP ports, such as those that a firewall admits."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _BIND = "create_datagram_endpoint"
 
 @dataclass(frozen=True)
 class UdpPorts:
-    """A range, both ends included. A viewer takes one port on each of this machine's addresses.
+    """A range of ports, both ends included. A viewer takes one port on each of this machine's addresses.
 
     Raises:
-        ValueError: there is no such range.
+        ValueError: not a range.
     """
 
     first: int
@@ -36,7 +36,11 @@ class UdpPorts:
 
     @classmethod
     def parse(cls, text: str) -> UdpPorts:
-        """``"50000-50100"``, or one port alone. Errors: ``ValueError``."""
+        """Read ``"50000-50100"``, or a single port.
+
+        Raises:
+            ValueError: not a range.
+        """
         found = re.fullmatch(r"\s*(\d{1,5})\s*(?:-\s*(\d{1,5})\s*)?", text)
         if found is None:
             raise ValueError(f"udp_ports must look like 50000-50100, got {text!r}")
@@ -47,7 +51,7 @@ class UdpPorts:
         return f"{self.first}-{self.last}"
 
     def shuffled(self) -> Iterator[int]:
-        """All of them once, beginning anywhere: a port that was just left is not the next to be tried."""
+        """All ports once, from a random one on, so that a port that was just released is not the next one tried."""
         size = self.last - self.first + 1
         start = random.randrange(size)
         return (self.first + (start + step) % size for step in range(size))
@@ -58,14 +62,14 @@ _allowed: ContextVar[UdpPorts | None] = ContextVar("the UDP ports of this task",
 
 @contextmanager
 def binding_within(ports: UdpPorts) -> Iterator[None]:
-    """While this is entered, sockets that the current task binds to no port in particular get one of ``ports``.
+    """Inside this context, sockets that the current task binds to port 0 get one of ``ports``.
 
-    Other tasks of the event loop notice nothing. When all are taken, binding fails as it does for a port in use.
+    Other tasks of the event loop are not affected. When all ports are taken, binding fails as for a port in use.
 
     Raises:
-        RuntimeError: the running event loop cannot be taught that.
+        RuntimeError: the running event loop does not support that.
     """
-    _teach(asyncio.get_running_loop())
+    _patch(asyncio.get_running_loop())
     token = _allowed.set(ports)
     try:
         yield
@@ -73,10 +77,10 @@ def binding_within(ports: UdpPorts) -> Iterator[None]:
         _allowed.reset(token)
 
 
-def _teach(loop: asyncio.AbstractEventLoop) -> None:
-    """aioice asks its loop for "any port" (0); nothing but the loop itself stands between it and the system."""
+def _patch(loop: asyncio.AbstractEventLoop) -> None:
+    """Replace the method with which aioice binds to port 0; there is no other way to choose its ports."""
     bind: Any = getattr(loop, _BIND)
-    if hasattr(bind, "knows_ranges"):
+    if hasattr(bind, "supports_ranges"):
         return
 
     async def bind_within(protocol_factory: Any, local_addr: Any = None, *args: Any, **options: Any) -> Any:
@@ -91,7 +95,7 @@ def _teach(loop: asyncio.AbstractEventLoop) -> None:
                     raise
         raise OSError(errno.EADDRINUSE, f"all UDP ports of {ports} are taken on {local_addr[0]}")
 
-    bind_within.knows_ranges = True  # type: ignore[attr-defined]
+    bind_within.supports_ranges = True  # type: ignore[attr-defined]
     try:
         setattr(loop, _BIND, bind_within)
     except AttributeError as error:

@@ -1,4 +1,4 @@
-"""One WebRTC viewer of one session, from its SDP offer (WHEP, RFC 9725 style) to the end of its connection."""
+"""One WebRTC viewer of one session, from its SDP offer (WHEP, similar to RFC 9725) to the end of its connection."""
 
 from __future__ import annotations
 
@@ -7,24 +7,22 @@ import enum
 import json
 from collections.abc import Callable, Sequence
 
-from aiortc import RTCPeerConnection, RTCRtpSender
+from aiortc import RTCRtpSender
 
-from ...core.clock import MONOTONIC, Clock
 from ..controls import frame_message
 from ..encoding.base import Codec
 from ..frame import FrameId
-from .aiortc_internals import extend_headers
+from .aiortc_internals import send_extension
 from .codecs import DEFAULT_CODECS, codec_capabilities
 from .data_channel import ControlsChannel, OnControls
-from .ice import IceConfig
-from .peer import Liveness, PeerTimeouts, RemotePeer, packets_received
-from .sdp import IMMEDIATELY, PLAYOUT_DELAY_URI, Offer, parse_offer
+from .peer import CloseReasons, Liveness, PeerOptions, RemotePeer, packets_received
+from .sdp import NO_PLAYOUT_DELAY, PLAYOUT_DELAY_URI, Offer, parse_offer
 from .shared_video import SharedVideo
 from .track import SentFrame, ViewerTrack
 
-_to_json = json.JSONEncoder(separators=(",", ":")).encode
-
 FrameText = Callable[[int, FrameId], "str | None"]
+
+_to_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def frame_text(rtp: int, frame_id: FrameId) -> str:
@@ -32,7 +30,7 @@ def frame_text(rtp: int, frame_id: FrameId) -> str:
     return _to_json(frame_message(frame_id, rtp))
 
 
-class CloseReason(str, enum.Enum):
+class ViewerCloseReason(str, enum.Enum):
     """Why a viewer's connection ended."""
 
     SERVER = "closed by the server"
@@ -43,54 +41,46 @@ class CloseReason(str, enum.Enum):
     FAILED = "the video failed"
 
 
-class ViewerPeer(RemotePeer[CloseReason]):
-    """A viewer that is sent video and talks over the data channel ``controls``.
+_REASONS = CloseReasons(ViewerCloseReason.SERVER, ViewerCloseReason.VIEWER, ViewerCloseReason.VANISHED)
 
-    Made by :meth:`from_offer`. All methods belong to the event loop that it was made on.
+
+class ViewerPeer(RemotePeer[ViewerCloseReason]):
+    """A viewer that receives video and exchanges messages over the data channel ``controls``.
+
+    Made by :meth:`from_offer`. All methods belong to the event loop on which it was made.
 
     Attributes:
         answer: the SDP answer for the viewer.
-        codec: what it is sent.
+        codec: the codec of the video.
     """
 
     def __init__(
         self,
-        connection: RTCPeerConnection,
         offer: Offer,
         codec: Codec,
         source: SharedVideo,
         *,
         on_controls: OnControls,
-        on_closed: Callable[[CloseReason], None] | None,
+        on_closed: Callable[[ViewerCloseReason], None] | None,
         on_sent: Callable[[SentFrame], None] | None,
         message: FrameText | None,
-        timeouts: PeerTimeouts,
-        clock: Clock,
+        options: PeerOptions,
     ) -> None:
         super().__init__(
-            connection,
-            "viewer",
-            mid=offer.mid,
-            ufrag=offer.ufrag,
-            on_closed=on_closed,
-            server=CloseReason.SERVER,
-            gone=CloseReason.VIEWER,
-            vanished=CloseReason.VANISHED,
+            "viewer", mid=offer.mid, ufrag=offer.ufrag, on_closed=on_closed, reasons=_REASONS, options=options
         )
         self.codec = codec
         self._offer = offer
         self._on_sent = on_sent
         self._message = message
-        self._timeouts = timeouts
-        self._clock = clock
         self._controls = ControlsChannel(on_controls)
-        self._track = ViewerTrack(source, codec, on_sent=self._tell, on_ended=self._video_ended)
-        transceiver = connection.addTransceiver(self._track, direction="sendonly")
+        self._track = ViewerTrack(source, codec, on_sent=self._on_frame_sent, on_ended=self._on_video_ended)
+        transceiver = self._connection.addTransceiver(self._track, direction="sendonly")
         transceiver.setCodecPreferences(codec_capabilities([codec]))
         self._transceiver = transceiver
         self._sender: RTCRtpSender = transceiver.sender
-        self._track.use(self._sender)
-        connection.on("datachannel", self._controls.attach)
+        self._track.attach(self._sender)
+        self._connection.on("datachannel", self._controls.attach)
 
     @classmethod
     async def from_offer(
@@ -99,13 +89,11 @@ class ViewerPeer(RemotePeer[CloseReason]):
         *,
         source: SharedVideo,
         on_controls: OnControls,
-        on_closed: Callable[[CloseReason], None] | None = None,
+        on_closed: Callable[[ViewerCloseReason], None] | None = None,
         on_sent: Callable[[SentFrame], None] | None = None,
         codecs: Sequence[Codec] = DEFAULT_CODECS,
-        ice: IceConfig | None = None,
         message: FrameText | None = frame_text,
-        timeouts: PeerTimeouts | None = None,
-        clock: Clock = MONOTONIC,
+        options: PeerOptions | None = None,
     ) -> ViewerPeer:
         """Answer a viewer's offer.
 
@@ -115,70 +103,69 @@ class ViewerPeer(RemotePeer[CloseReason]):
             on_controls: called with each text of the viewer; the texts that it returns are sent back.
             on_closed: called once, when the connection has ended.
             on_sent: called with each frame after it was sent.
-            codecs: by preference; the first that the viewer decodes is sent.
-            ice: addresses and servers; by default only this machine's own addresses.
-            message: makes the text that tells the viewer which frame it was sent, from the RTP timestamp and the
-                frame's identity; ``None``, or returning it, tells nothing.
-            timeouts: when to give a silent viewer up.
+            codecs: by preference; the first that the viewer decodes is used.
+            message: makes the text that identifies a sent frame to the viewer, from its RTP timestamp and its identity;
+                ``None``, or returning it, sends no text.
+            options: settings of the connection.
 
-        Errors: ``BadOfferError`` when the offer cannot be answered, ``NoCandidatesError`` when this machine has no
-        address to offer.
+        Raises:
+            BadOfferError: the offer cannot be answered.
+            NoCandidatesError: this machine has no address to offer.
         """
         offer = parse_offer(offer_sdp)
-        codec = offer.choose(codecs)
-        ice = ice or IceConfig()
         peer = cls(
-            ice.connection(),
             offer,
-            codec,
+            offer.choose_codec(codecs),
             source,
             on_controls=on_controls,
             on_closed=on_closed,
             on_sent=on_sent,
             message=message,
-            timeouts=timeouts or PeerTimeouts(),
-            clock=clock,
+            options=options or PeerOptions(),
         )
-        await peer._negotiate(offer.sdp, ice)
+        await peer._negotiate(offer.sdp)
         return peer
 
     @property
     def frames_sent(self) -> int:
+        """Frames sent so far."""
         return self._track.frames_sent
 
     def send(self, text: str) -> bool:
-        """Send ``text`` over the data channel. False when it is not open or the viewer takes nothing."""
+        """Send ``text`` over the data channel; false when it is not open or the viewer does not read."""
         return self._controls.send(text)
 
-    def _prepare(self) -> None:
+    def _before_answer(self) -> None:
         for transceiver in self._connection.getTransceivers():
-            if transceiver is not self._transceiver:  # it would be decoded, and kept for somebody who reads it
+            if transceiver is not self._transceiver:  # aiortc would decode it and keep the frames
                 transceiver.direction = "inactive"
         if self._offer.playout_extension is not None:
-            extend_headers(self._transceiver, self._offer.playout_extension, PLAYOUT_DELAY_URI, IMMEDIATELY)
+            send_extension(self._transceiver, self._offer.playout_extension, PLAYOUT_DELAY_URI, NO_PLAYOUT_DELAY)
 
-    def _begin(self) -> None:
-        self._start(self._watch(), "watch a viewer")
+    def _after_answer(self) -> None:
+        self._start_task(self._watch(), "watch a viewer")
 
-    def _let_go(self) -> None:
+    def _before_close(self) -> None:
         self._track.stop()
 
     async def _watch(self) -> None:
-        liveness = Liveness(self._timeouts, self._clock.now_ns())
+        """Disconnect a viewer that has vanished."""
+        timeouts = self._options.timeouts
+        liveness = Liveness(timeouts, self._clock.now_ns())
         while True:
-            await asyncio.sleep(self._timeouts.poll_s)
+            await asyncio.sleep(timeouts.poll_s)
             connected = self.is_connected
             received = await packets_received(self._sender)
             if liveness.has_vanished(
                 self._clock.now_ns(), connected=connected, sent=self.frames_sent, received=received
             ):
-                self._begin_close(CloseReason.VANISHED if connected else CloseReason.NEVER_CONNECTED)
+                self._start_close(ViewerCloseReason.VANISHED if connected else ViewerCloseReason.NEVER_CONNECTED)
                 return
 
-    def _video_ended(self, error: BaseException | None) -> None:
-        self._begin_close(CloseReason.SOURCE_ENDED if error is None else CloseReason.FAILED)
+    def _on_video_ended(self, error: BaseException | None) -> None:
+        self._start_close(ViewerCloseReason.SOURCE_ENDED if error is None else ViewerCloseReason.FAILED)
 
-    def _tell(self, sent: SentFrame) -> None:
+    def _on_frame_sent(self, sent: SentFrame) -> None:
         if self._on_sent is not None:
             self._on_sent(sent)
         if self._message is None or not self._controls.is_open:

@@ -28,7 +28,7 @@ def build(options: Options) -> RealtimeInterface:
     """Build the engine, which steps all sessions in one batch."""
     from ...core.composed import ComposedEngine
 
-    half = dream.dreaming(options.model_copy(update={"width": options.width // 2}))
+    half = dream.load_model(options.model_copy(update={"width": options.width // 2}))
     from .model import CompareModel
 
     return ComposedEngine(CompareModel(half), pipeline=False)

@@ -72,6 +72,7 @@ class CompareModel:
         self._diptych = Diptych(height, 2 * width)
 
     def manifest(self) -> EngineManifest:
+        """Return the engine manifest."""
         return self._manifest
 
     def stages(self) -> list[Stage]:
@@ -84,6 +85,7 @@ class CompareModel:
         return [each for stage in self._dream.stages() for each in (stage, LaneStage(stage.lane, own[stage.lane]))]
 
     def heavy_keys(self) -> Collection[str]:
+        """Return the conditioning keys handled by the ENCODE stages."""
         return (*self._dream.heavy_keys(), "meet")
 
     def heavy_equal(self, previous: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
@@ -92,6 +94,7 @@ class CompareModel:
         return not meets and all(previous.get(key) == wanted.get(key) for key in self._dream.heavy_keys())
 
     def cuda_device(self) -> torch.device | None:
+        """Return the CUDA device of the dream, or ``None`` on another device."""
         return self._dream.cuda_device()
 
     def seed(self, rows: Mapping[int, Mapping[str, Any]]) -> None:
@@ -110,6 +113,7 @@ class CompareModel:
             self._themes[row] = THEMES.index(theme)
 
     def detach(self, row: int, session_id: str) -> None:
+        """Detach a session from the dream."""
         self._dream.detach(row, session_id)
 
     def _encode(self, batch: StageBatch) -> None:
@@ -122,7 +126,7 @@ class CompareModel:
             seen = self._dreamt_view(
                 self._walk.visitors(meeting, ages), np.array([themes[row] for row in meeting.tolist()])
             )
-            self._dream.meet(batch, dict(zip(meeting.tolist(), seen, strict=True)))
+            self._dream.align(batch, dict(zip(meeting.tolist(), seen, strict=True)))
         for row, theme in themes.items():
             self._themes[row] = theme
 

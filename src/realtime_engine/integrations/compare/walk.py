@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..dream.level import STEP_S, first_visitor, level
+from ..dream.level import STEP_S, level, start_pose
 from ..maze.grid import SIZE
 from ..maze.motion import VISITOR, Controls, Motion, Records
 
@@ -30,7 +30,7 @@ class Walk:
 
     def enter(self, row: int, seed: int) -> None:
         """Place a row at the start pose of a seed, at rest."""
-        self._visitors[0, row] = first_visitor(seed)
+        self._visitors[0, row] = start_pose(seed)
 
     def visitors(self, rows: NDArray[np.int64], ages: NDArray[np.int64]) -> Records:
         """The records (n,) of rows before their next chunk."""

@@ -1,5 +1,5 @@
-"""A level that a neural network has learned: a neural renderer with learned dynamics, all rows in one forward.
+"""The dream: a neural renderer with learned dynamics of one small level; all rows run in one forward pass.
 
-``demo`` holds what the server asks for, ``model`` the stage model, ``train`` the training; none is imported before it
-is needed, and only then torch.
+``demo`` holds the demo, ``model`` the stage model and ``train`` the training command. Each is imported on first use;
+``demo`` does not import torch.
 """

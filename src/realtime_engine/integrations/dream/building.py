@@ -1,4 +1,4 @@
-"""From the options of a demo to a model that is ready, with every slow thing done before anybody waits for it."""
+"""Builds a :class:`~.model.DreamModel` from the options of the demo and warms it up."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _logger = logging.getLogger(__name__)
 
 
 def build_model(options: Options) -> DreamModel:
-    """The model of these options, warmed up. The number of torch's threads counts for the whole process from then on.
+    """Build and warm up the model. Sets the number of torch threads of the whole process.
 
     Raises:
-        WeightsError: saying what is wrong with the weights or the device.
-        ValueError: naming an option.
+        WeightsError: the weights are unusable or do not run on the device.
+        ValueError: an option is invalid.
     """
     torch.set_num_threads(options.threads)
     report_loading("Reading the weights")
@@ -44,18 +44,18 @@ def build_model(options: Options) -> DreamModel:
 
 
 def warm_up(model: DreamModel) -> None:
-    """Run every part once, telling the log and whoever waits how far it is.
+    """Run every part once and report the progress to the log and the loading page.
 
     Raises:
-        WeightsError: one of them does not run on its device.
+        WeightsError: a part does not run on its device.
     """
     steps = [PrewarmStep(name, run) for name, run in model.first_runs().items()]
-    report = Prewarm(steps, on_event=_tell).run()
+    report = Prewarm(steps, on_event=_report_progress).run()
     for error in report.failed.values():
         raise WeightsError(f"the network does not run on {str(model.device)!r}: {describe(error)}") from error
 
 
-def _tell(event: PrewarmEvent) -> None:
+def _report_progress(event: PrewarmEvent) -> None:
     if event.state == "started":
         _logger.info("warming up (%d/%d): %s", event.index + 1, event.total, event.step)
         report_loading(f"Warming up: {event.step}", event.index / event.total)

@@ -1,4 +1,4 @@
-"""The dream as a demo."""
+"""The dream demo: fields, options, controls and engine."""
 
 from __future__ import annotations
 
@@ -18,50 +18,50 @@ from ..maze import demo as maze
 if TYPE_CHECKING:
     from .model import DreamModel
 
-_SEEDS_TO_READ_ALOUD = 10_000
+_DEFAULT_SEEDS = 10_000  # default seeds are short enough to share
 
 
 class Fields(BaseModel):
-    """What a player may choose."""
+    """Fields that a player can set."""
 
-    theme: Literal["day", "ember", "frost"] = Field("day", title="Theme", description="The colours of the level.")
+    theme: Literal["day", "ember", "frost"] = Field("day", title="Theme", description="Colors of the level.")
     astray: float = Field(
         0.0,
         ge=0,
         le=1,
         title="Astray",
-        description="How far the dream strays from what it learned: at 1 it falls apart.",
+        description="Strength of the noise added to the latents; at 1 the picture becomes unrecognizable.",
     )
     seed: int = Field(
-        default_factory=lambda: random.randrange(_SEEDS_TO_READ_ALOUD),
+        default_factory=lambda: random.randrange(_DEFAULT_SEEDS),
         ge=0,
         le=2**31 - 1,
         title="Seed",
-        description="Where the walk begins, after a reset.",
+        description="Start pose of the walk; takes effect at the next reset.",
     )
 
 
 class Options(BaseModel):
-    """What the person who serves the dream may choose."""
+    """Options of the server operator."""
 
-    max_sessions: int = Field(4, ge=1, le=64, description="People who walk at the same time.")
+    max_sessions: int = Field(4, ge=1, le=64, description="Maximum number of simultaneous players.")
     width: int = Field(480, ge=96, le=1920, multiple_of=4, description="Width of a frame in pixels.")
     height: int = Field(320, ge=64, le=1280, multiple_of=4, description="Height of a frame in pixels.")
     fps: Literal[10, 15, 30] = Field(15, description="Frames per second.")
-    frames_per_chunk: int = Field(1, ge=1, le=4, description="Frames that one step makes.")
-    device: str = Field("cpu", description="Where to compute: cpu, cuda, cuda:1.")
+    frames_per_chunk: int = Field(1, ge=1, le=4, description="Frames per engine step.")
+    device: str = Field("cpu", description="Device: cpu, cuda, cuda:1.")
     threads: int = Field(
         1,
         ge=1,
         le=256,
-        description="CPU threads of the network. Two wait for each other in every layer: take more only where there "
-        "are cores that video encoding leaves idle.",
+        description="CPU threads of the network. Threads synchronize in every layer: use more than one only if video "
+        "encoding leaves cores idle.",
     )
     rows: Literal["all", "occupied"] = Field(
-        "all", description="Compute all rows always (the same bits in any company), or only those with a player."
+        "all", description="Compute all rows (frames do not depend on other players), or only occupied rows (faster)."
     )
-    compile: bool = Field(False, description="Compile the network at the start; on the CPU this needs a C++ compiler.")
-    weights: Path | None = Field(None, description="A weight file of your own; without, the one that is shipped.")
+    compile: bool = Field(False, description="Compile the network at startup; on the CPU this needs a C++ compiler.")
+    weights: Path | None = Field(None, description="Path of a weight file; default: the weights in the package.")
 
 
 CONTROLS = Controls(
@@ -76,14 +76,20 @@ CONTROLS = Controls(
 
 
 def build(options: Options) -> RealtimeInterface:
-    """The engine: all players in one batch."""
+    """Build the engine; all players share one batch."""
     from ...core.composed import ComposedEngine
 
-    return ComposedEngine(dreaming(options), pipeline=False)
+    return ComposedEngine(load_model(options), pipeline=False)
 
 
-def dreaming(options: Options) -> DreamModel:
-    """The model, for every demo that shows it. Errors: those of ``build_model``, and one that names the extra."""
+def load_model(options: Options) -> DreamModel:
+    """Build and warm up the model; shared by all demos that use it.
+
+    Raises:
+        MissingDependencyError: torch is not installed; the message names the extra.
+        WeightsError: the weights are unusable or do not run on the device.
+        ValueError: an option is invalid.
+    """
     require("torch", "torch", "dream")
     from .building import build_model
 
@@ -91,13 +97,13 @@ def dreaming(options: Options) -> DreamModel:
 
 
 def to_conditioning(window: ControlWindow) -> Mapping[str, Any]:
-    """Speeds as in the maze, and the fields that may change on the way."""
+    """Return speeds as in the maze, theme and ``astray``."""
     values = window.field_values
     return {**maze.moves(window), "theme": values["theme"], "astray": values["astray"]}
 
 
 def context(fields: Fields) -> Mapping[str, Any]:
-    """Seed and theme, set or not, so that the theme that a session begins with is not encoded a second time."""
+    """Return seed and theme, including defaults, so that the initial theme is not encoded a second time."""
     return {"seed": fields.seed, "theme": fields.theme}
 
 
@@ -105,8 +111,8 @@ demo = Demo(
     name="dream",
     title="The Dream",
     description=(
-        "A small level as a neural network has learned it: a neural renderer with learned dynamics draws every picture "
-        "out of your keys and what it dreamt before. All players in one batch."
+        "A neural renderer with learned dynamics of one small level: every picture is predicted from your controls and "
+        "the previous state. All players share one batch."
     ),
     build=build,
     controls=CONTROLS,

@@ -1,4 +1,4 @@
-"""What a session begins with, and what it is told later, read and checked."""
+"""Parses and validates attach contexts and conditioning of the dream."""
 
 from __future__ import annotations
 
@@ -11,21 +11,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.errors import brief
-from .level import HEIGHT, THEMES, WIDTH, TrueView, first_visitor
+from .level import HEIGHT, THEMES, WIDTH, TrueView, start_pose
 
 _MAX_SEEDS = 2**63
-_rendering = threading.Lock()  # a renderer has one workspace, and pictures are wanted on two lanes
+_rendering = threading.Lock()  # the renderer has one workspace and is used from two lanes
 
 
 class Start(NamedTuple):
-    """How a session begins: what is seen, and the seed of what goes astray."""
+    """Start of a session: its first picture and the seed of its latent noise."""
 
     picture: NDArray[np.uint8]
     seed: int
 
 
 def start_in(context: Mapping[str, Any]) -> Start:
-    """From an attach context. Errors: :class:`ValueError`, naming the field."""
+    """Return the start described by an attach context.
+
+    Raises:
+        ValueError: a field is invalid.
+    """
     seed, theme = _seed_in(context), theme_in(context)
     picture = context.get("picture")
     if picture is None:
@@ -33,13 +37,13 @@ def start_in(context: Mapping[str, Any]) -> Start:
     if not isinstance(picture, np.ndarray) or picture.shape != (HEIGHT, WIDTH, 3) or picture.dtype != np.uint8:
         found = f"{picture.dtype} {picture.shape}" if isinstance(picture, np.ndarray) else brief(picture)
         raise ValueError(f"picture must be a uint8 array of shape ({HEIGHT}, {WIDTH}, 3), got {found}")
-    return Start(picture.copy(), seed)  # torch wants memory that is writable and in order
+    return Start(picture.copy(), seed)  # torch requires writable, contiguous memory
 
 
 def seed_picture(seed: int, theme: str) -> NDArray[np.uint8]:
-    """(HEIGHT, WIDTH, 3) what is to be seen where a walk with this seed begins."""
+    """Return the (HEIGHT, WIDTH, 3) view from the start pose of a seed."""
     with _rendering:
-        pictures = _true_view()(first_visitor(seed)[None], np.array([THEMES.index(theme)]))
+        pictures = _true_view()(start_pose(seed)[None], np.array([THEMES.index(theme)]))
     picture: NDArray[np.uint8] = pictures[0]
     return picture
 
@@ -49,9 +53,13 @@ def _true_view() -> TrueView:
     return TrueView()
 
 
-def theme_in(given: Mapping[str, Any]) -> str:
-    """The theme's name. Errors: :class:`ValueError`."""
-    theme = given.get("theme")
+def theme_in(conditioning: Mapping[str, Any]) -> str:
+    """Return the theme name, by default the first theme.
+
+    Raises:
+        ValueError: the theme is unknown.
+    """
+    theme = conditioning.get("theme")
     if theme is None:
         return THEMES[0]
     if not isinstance(theme, str) or theme not in THEMES:
@@ -59,12 +67,17 @@ def theme_in(given: Mapping[str, Any]) -> str:
     return theme
 
 
-def strength_in(given: Mapping[str, Any]) -> float:
-    """How far a session goes astray, 0 to 1. Errors: :class:`ValueError`."""
-    astray = given.get("astray", 0.0)
-    if isinstance(astray, bool) or not isinstance(astray, (int, float)) or not 0 <= astray <= 1:
-        raise ValueError(f"astray must be a number from 0 to 1, got {brief(astray)}")
-    return float(astray)
+def strength_in(conditioning: Mapping[str, Any]) -> float:
+    """Return ``astray``, the strength of the latent noise from 0 to 1.
+
+    Raises:
+        ValueError: it is not a number in this range.
+    """
+    noise_strength = conditioning.get("astray", 0.0)
+    is_number = isinstance(noise_strength, (int, float)) and not isinstance(noise_strength, bool)
+    if not is_number or not 0 <= noise_strength <= 1:
+        raise ValueError(f"astray must be a number from 0 to 1, got {brief(noise_strength)}")
+    return float(noise_strength)
 
 
 def _seed_in(context: Mapping[str, Any]) -> int:

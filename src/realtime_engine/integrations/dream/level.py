@@ -1,4 +1,4 @@
-"""The level that is dreamt: a small map in strong colours, and its true pictures as the maze renders them."""
+"""The level of the dream: a small map in strong colors, and its reference pictures rendered by the maze."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ..maze.textures import COFFER, FLAGSTONE, LEVELS, TILE_SIDE, WALL_SIDE, Lev
 from ..maze.world import Surface, World, build_world
 
 HEIGHT, WIDTH = 64, 96
-"""Of a dreamt picture, in pixels."""
+"""Size of a dream picture in pixels."""
 SIDE = 9
-"""Cells along each side of the level, its border included."""
+"""Cells per side of the level, including its border."""
 THEMES = ("day", "ember", "frost")
-"""The colours that the level is known in."""
+"""Color themes of the level."""
 
-_OVERSAMPLING = 2  # true pictures are rendered this much larger and averaged, so that edges do not crawl
+_OVERSAMPLING = 2  # reference pictures are rendered at this scale and averaged, to avoid aliasing
 _MAP = """
 rrrrryyyy
 r...r...y
@@ -34,7 +34,7 @@ b.b..g..g
 b.......g
 bbbbbgggg
 """
-# The material of each cell's floor; a dot is flagstone.
+# Floor material of each cell; a dot is flagstone.
 _PAVING = """
 .........
 .55533333
@@ -46,24 +46,24 @@ _PAVING = """
 .0002222.
 .........
 """
-_KINDS = "rybg"  # of walls, one letter each
+_KINDS = "rybg"  # of walls, one letter per kind
 _LAMPS = ((1, 1), (7, 1), (3, 3), (5, 3), (1, 5), (4, 6), (7, 7))
-# Of each theme: the colours of the materials (walls, floors, ceiling, lamp), shadow, fog; exposure, contrast.
-_COLOURS = {
+# Per theme: colors of the materials (walls, floors, ceiling, lamp), shadow, fog, exposure, contrast.
+_COLORS = {
     "day": ("d8402f f0b428 3565e0 35b558 9a8f84 c79ae0 6c7890 fff2cc", "241c30", "303848", 1.15, 0.8),
     "ember": ("e05a20 f2d060 8a2f6a c8803a 6a4038 d0603c 4a2c34 ffd080", "3a0c10", "501810", 1.2, 0.8),
     "frost": ("7a8ce8 a8f0f4 2f50a8 58c8d8 a8b8c8 6090e0 8aa0b8 f4ffff", "142448", "90b0d0", 1.1, 0.75),
 }
 
 STEP_S = 1 / 30
-"""Seconds between two steps of the dynamics."""
+"""Length of a step of the dynamics, in seconds."""
 CONTROLS = 6
-"""Numbers that a step is told: forward, strafe, both again while running, turn, pointer travel in pixels / 100."""
+"""Controls per step: forward, strafe, both again while running, turn, pointer travel in units of 100 pixels."""
 
 
 @lru_cache(maxsize=1)
 def level() -> World:
-    """The level as a world of the maze's renderer, in the corner of a map that is wall everywhere else."""
+    """Return the level as a world of the maze, in the corner of a map that is otherwise solid wall."""
     kinds = np.ones((SIZE, SIZE), np.uint8)
     kinds[:SIDE, :SIDE] = [[_KINDS.find(cell) + 1 for cell in row] for row in _MAP.split()]
     grid = Grid(kinds, np.zeros((SIZE, SIZE), bool), np.array(_LAMPS, np.int64), start=(1, 7), heading=0)
@@ -77,15 +77,15 @@ def level() -> World:
 
 
 def open_cells() -> NDArray[np.int64]:
-    """(n, 2) the cells [x, y] that can be walked on."""
+    """Return the (n, 2) open cells [x, y]."""
     return np.argwhere(~level().grid.solid)[:, ::-1].astype(np.int64)
 
 
 class TrueView:
-    """Renders the level from any number of places at once.
+    """Renders reference pictures of the level from a batch of poses.
 
     Args:
-        height, width: of a picture, in pixels.
+        height, width: size of a picture in pixels.
     """
 
     def __init__(self, height: int = HEIGHT, width: int = WIDTH) -> None:
@@ -96,7 +96,7 @@ class TrueView:
             self._renderer.set_theme(row, theme_of(name))
 
     def __call__(self, visitors: Records, themes: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """(n, height, width, 3) RGB of n visitors, in themes given by their index in :data:`THEMES`."""
+        """Render (n, height, width, 3) RGB for n visitors, with themes given by index in :data:`THEMES`."""
         large = self._renderer.render(themes, View(visitors, np.zeros((len(visitors), 0), ORB)))
         pictures = np.empty((len(visitors), self.height, self.width, 3), np.uint8)
         for picture, source in zip(pictures, large, strict=True):
@@ -104,14 +104,14 @@ class TrueView:
         return pictures
 
     def at(self, places: NDArray[np.float64], themes: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """The same from (n, 3) places: x, y in cells, yaw in turns."""
+        """Render from (n, 3) places: x, y in cells, yaw in turns."""
         visitors = np.zeros(len(places), VISITOR)
         visitors["x"], visitors["y"], visitors["yaw"] = places.T
         return self(visitors, themes)
 
 
-def first_visitor(seed: int) -> Records:
-    """Where a walk with this seed begins, a 0-d record: in the middle of a cell, looking down a way that is open."""
+def start_pose(seed: int) -> Records:
+    """Return the start pose of a seed as a 0-d record: the center of a cell, facing an open corridor."""
     random = np.random.default_rng([seed, 2])
     solid = level().grid.solid
     ways = [
@@ -128,10 +128,10 @@ def first_visitor(seed: int) -> Records:
 
 @lru_cache(maxsize=len(THEMES))
 def theme_of(name: str) -> Theme:
-    """The colours of one of :data:`THEMES`."""
-    materials, shadow, fog, exposure, contrast = _COLOURS[name]
+    """Return the maze theme with the colors of one of :data:`THEMES`."""
+    materials, shadow, fog, exposure, contrast = _COLORS[name]
     return Theme(
-        materials=tuple(_rgb(colour) for colour in materials.split()),
+        materials=tuple(_rgb(color) for color in materials.split()),
         shadow=_rgb(shadow),
         fog=_rgb(fog),
         density=0.05,
@@ -143,7 +143,7 @@ def theme_of(name: str) -> Theme:
 
 @lru_cache(maxsize=1)
 def wall_textures() -> Levels:
-    """(4, WALL_SIDE, WALL_SIDE) levels, indexed [kind, u, v]: panels, bands, checks and a diamond, each very coarse."""
+    """Return (4, WALL_SIDE, WALL_SIDE) levels, indexed [kind, u, v]: coarse panels, bands, checks and a diamond."""
     u, v = (np.mgrid[:WALL_SIDE, :WALL_SIDE] + 0.5) / WALL_SIDE
     marks = (
         (np.abs(u - 0.5) < 0.25) & (np.abs(v - 0.5) < 0.3),

@@ -14,10 +14,10 @@ from ...core.contract import EngineManifest
 from ...core.lanes import Lane
 from ...core.stages import LaneStage, Stage, StageBatch, session_in
 from ..maze.motion import Controls
-from .inference import Astray, Chunks, Dreamer, PictureEncoder, Seen, State
+from .inference import Chunks, Dreamer, NoiseSettings, PictureEncoder, PictureEncoding, State
 from .inputs import Start, start_in, strength_in, theme_in
 from .level import CONTROLS, STEP_S, THEMES
-from .training.data import control_numbers
+from .training.data import control_vectors
 from .weights import Weights
 
 __all__ = ["DreamModel"]
@@ -28,40 +28,47 @@ _LATENTS = "dream_latents"
 
 
 class _Latents(NamedTuple):
-    """What HOT leaves for DEFERRED: the rows of its batch, and latents (frames, rows, latent, COLUMNS)."""
+    """Passed from HOT to DEFERRED: the rows of the batch and their latents (frames, rows, latent, COLUMNS)."""
 
     rows: list[int]
     frames: Tensor
 
 
 class DreamModel:
-    """Walks through a level that a network has learned, all rows in one forward.
+    """First-person views of a learned level; all rows run in one forward pass.
 
-    Chunks are (frames_per_chunk, height, width, 3) uint8 RGB. The attach context may hold ``seed`` (an integer of 0 or
-    more, 0 when absent), which says where the walk begins and how it goes astray, ``theme`` (a name in
-    :data:`~.level.THEMES`), and ``picture`` ((HEIGHT, WIDTH, 3) uint8), what is seen at the beginning instead of the
-    seed's place. Conditioning: ``forward``, ``strafe``, ``turn`` in [-1, 1], ``run`` (bool), ``astray`` (0 to 1, how
-    far what is seen strays from what was learned), ``theme`` (heavy), and in ``events``
-    ``{"kind": "pointer_move", "dx": pixels}``. What is absent is 0.
+    Chunks are (frames_per_chunk, height, width, 3) uint8 RGB.
+
+    The attach context may hold ``seed`` (an integer of 0 or more, default 0), which selects the start pose and the
+    latent noise; ``theme`` (a name in :data:`~.level.THEMES`); and ``picture`` ((HEIGHT, WIDTH, 3) uint8), a first
+    picture that replaces the start pose of the seed.
+
+    Conditioning: ``forward``, ``strafe``, ``turn`` in [-1, 1], ``run`` (bool), ``astray`` (0 to 1, strength of the
+    latent noise), ``theme`` (heavy), and in ``events`` ``{"kind": "pointer_move", "dx": pixels}``.
+    Missing values are 0.
 
     Args:
-        weights: where they come from.
-        height, width: of a frame, in pixels.
-        fps: frames per second of playback; the dynamics make ``1 / STEP_S`` steps a second.
-        frames_per_chunk: frames that one step of the engine makes.
-        device: torch's name of it.
-        rows: ``"all"`` always runs the whole batch, so that a session's frames have the same bits in any company;
-            ``"occupied"`` runs the rows that are due, which is faster when there are few, and differs in the last bits.
-        compile: compile the network with the first step.
+        weights: the weight file; the shipped one by default.
+        max_sessions: maximum number of sessions, the number of rows.
+        height, width: size of a frame in pixels.
+        fps: frames per second of playback; the dynamics run ``1 / STEP_S`` steps per second.
+        frames_per_chunk: frames per engine step.
+        device: name of a torch device.
+        rows: ``"all"`` always runs the whole batch, so the frames of a session are bit-identical whatever the other
+            sessions do; ``"occupied"`` runs the rows that are due, which is faster with few sessions and differs in the
+            last bits.
+        compile: compile the network at the first step.
 
     Attributes:
-        device: where it computes.
-        eyes, chunks: what computes; they hold no state of any row.
-        rows: as given.
+        device: device of the network.
+        picture_encoder: encodes first pictures and themes; stateless with respect to rows.
+        chunks: generates chunks; stateless with respect to rows.
+        rows: the row policy.
 
     Raises:
-        ValueError: naming the argument; later, from ``seed`` or a stage, the context or conditioning field.
-        WeightsError: the weights are not to be had, or do not fit on the device.
+        ValueError: an argument is invalid; also from ``seed`` and the stages for an invalid context or conditioning
+            field.
+        WeightsError: the weights are missing, damaged, or do not fit on the device.
     """
 
     def __init__(
@@ -92,32 +99,34 @@ class DreamModel:
         weights = Weights() if weights is None else weights
         self.device = torch_device(device)
         self._dreamer = Dreamer(weights.world(self.device), compile)
-        self.eyes = PictureEncoder(weights, self._dreamer.field, self.device)
+        self.picture_encoder = PictureEncoder(weights, self._dreamer.field, self.device)
         sizes = weights.sizes
         self.chunks = Chunks(self._dreamer, sizes, (frames_per_chunk, height, width, 3), round(steps))
-        # State at two chunk boundaries: a row of even age reads the first half and writes the second, a row of odd age
-        # the other way round, so a step that fails after HOT is made again from the same state.
+        # Double-buffered state: a row of even age reads the first half and writes the second, a row of odd age
+        # reads the second and writes the first, so a step that fails after HOT restarts from an unmodified state.
         self._places, self._hidden = self.chunks.at_rest(2 * max_sessions)
         self._codes = torch.zeros(max_sessions, sizes.code, device=self.device)
         self._seeds = np.zeros(max_sessions, np.int64)
 
     def first_runs(self) -> Mapping[str, Callable[[], object]]:
-        """What is slow the first time: name -> a call that gets it over with. Changes no state."""
-        return {"looking at pictures": lambda: self.eyes.codes_of(THEMES), "a step of all rows": self._run_all}
+        """Return warm-up steps: name -> function that runs a part once. They modify no state."""
+        return {"encoding pictures": lambda: self.picture_encoder.codes_of(THEMES), "stepping all rows": self._run_all}
 
     def _run_all(self) -> None:
-        """A step of every number of rows that may come, in the torch modes and memory layouts of a real one."""
-        most = self._manifest.max_sessions
+        """Run a step with every possible number of rows, with the torch modes and memory layouts of a real step."""
+        max_rows = self._manifest.max_sessions
         with torch.inference_mode():
-            for count in range(1 if self.rows == "occupied" else most, most + 1):
+            for count in range(1 if self.rows == "occupied" else max_rows, max_rows + 1):
                 ages, strengths = np.zeros(count, np.int64), np.zeros(count, np.float32)
                 rows, controls = list(range(count)), np.zeros((count, CONTROLS), np.float32)
-                self.chunks.show(self._run(rows, ages, controls, strengths)[1], {})
+                self.chunks.decode(self._run(rows, ages, controls, strengths)[1], {})
 
     def manifest(self) -> EngineManifest:
+        """Return the engine manifest."""
         return self._manifest
 
     def stages(self) -> list[Stage]:
+        """Return the stages: theme encoding (ENCODE), dynamics and light field (HOT), decoding (DEFERRED)."""
         return [
             _DreamStage(Lane.ENCODE, self._encode),
             _DreamStage(Lane.HOT, self._step),
@@ -125,69 +134,80 @@ class DreamModel:
         ]
 
     def heavy_keys(self) -> Collection[str]:
+        """Return the conditioning keys handled by the ENCODE stage."""
         return ("theme",)
 
     def cuda_device(self) -> torch.device | None:
+        """Return the CUDA device of the model, or ``None`` on another device."""
         return self.device if self.device.type == "cuda" else None
 
     def seed(self, rows: Mapping[int, Mapping[str, Any]]) -> None:
-        """Look at each row's first picture. Raises :class:`ValueError` for a bad context, before any row is changed."""
+        """Initialize rows from their first pictures.
+
+        Raises:
+            ValueError: a context is invalid; no row has been modified.
+        """
         starts = {row: start_in(context) for row, context in rows.items()}
-        seen = self.eyes.look([start.picture for start in starts.values()])
-        for (row, start), look in zip(starts.items(), seen, strict=True):
-            self._enter(row, start, look)
+        encodings = self.picture_encoder.encode([start.picture for start in starts.values()])
+        for (row, start), encoding in zip(starts.items(), encodings, strict=True):
+            self._initialize_row(row, start, encoding)
 
     def detach(self, row: int, session_id: str) -> None:
-        """Nothing: the next session of the row is seeded over what is there."""
+        """Do nothing: seeding the next session of the row overwrites its state."""
 
     def places(self, rows: Sequence[int], ages: Sequence[int]) -> Tensor:
-        """(n, 4) where rows of these ages are, x, y in cells, cosine and sine of the yaw, on the device."""
-        return self._places[[self._place_of(row, age) for row, age in zip(rows, ages, strict=True)]]
+        """Return (n, 4) places of rows at the given ages: x, y in cells, cosine and sine of the yaw, on the device."""
+        return self._places[[self._state_index(row, age) for row, age in zip(rows, ages, strict=True)]]
 
-    def meet(self, batch: StageBatch, pictures: Mapping[int, NDArray[np.uint8]]) -> None:
-        """Go where pictures, row -> (HEIGHT, WIDTH, 3), were taken, no faster or slower. For ENCODE stages.
+    def align(self, batch: StageBatch, pictures: Mapping[int, NDArray[np.uint8]]) -> None:
+        """Move rows to the places at which pictures were taken, keeping their speeds. For ENCODE stages.
 
-        A row stays where it is when what it sees there fits the picture better.
+        A row keeps its place if the view from there fits the picture better than the view from the estimated place.
+
+        Args:
+            batch: the batch of the stage.
+            pictures: row -> (HEIGHT, WIDTH, 3) picture.
         """
         with torch.inference_mode():
-            seen = self.eyes.look(list(pictures.values()))
-            for (row, picture), look in zip(pictures.items(), seen, strict=True):
-                here = self._place_of(row, batch.ages[row])
-                places = torch.stack([self._places[here], look.place.to(self.device)])
-                dreamt = self._dreamer.decode(self._dreamer.see(places, look.code.to(self.device).expand(2, -1)))
-                off = np.square(dreamt.astype(np.float32) - picture).mean((1, 2, 3))
-                self._places[here] = places[int(off.argmin())]
+            encodings = self.picture_encoder.encode(list(pictures.values()))
+            for (row, picture), encoding in zip(pictures.items(), encodings, strict=True):
+                index = self._state_index(row, batch.ages[row])
+                places = torch.stack([self._places[index], encoding.place.to(self.device)])
+                codes = encoding.code.to(self.device).expand(2, -1)
+                views = self._dreamer.decode(self._dreamer.predict(places, codes))
+                errors = np.square(views.astype(np.float32) - picture).mean((1, 2, 3))
+                self._places[index] = places[int(errors.argmin())]
 
-    def _place_of(self, row: int, age: int) -> int:
+    def _state_index(self, row: int, age: int) -> int:
         return row + self._manifest.max_sessions * (age & 1)
 
-    def _enter(self, row: int, start: Start, look: Seen) -> None:
-        self._places[row] = look.place
+    def _initialize_row(self, row: int, start: Start, encoding: PictureEncoding) -> None:
+        self._places[row] = encoding.place
         self._hidden[row] = 0
-        self._codes[row] = look.code
+        self._codes[row] = encoding.code
         self._seeds[row] = start.seed
 
     def _encode(self, batch: StageBatch) -> None:
-        """ENCODE: the codes of the themes that rows have changed to."""
+        """ENCODE: encode changed themes."""
         themes = {row: theme_in(batch.conditioning[session_in(batch, row)]) for row in batch.rows_in_order()}
-        codes = self.eyes.codes_of(list(themes.values()))
+        codes = self.picture_encoder.codes_of(list(themes.values()))
         for row, code in zip(themes, codes, strict=True):
             self._codes[row] = code
 
     def _step(self, batch: StageBatch) -> None:
-        """HOT: the dynamics of all rows, and what is seen, frame by frame."""
+        """HOT: advance the dynamics and predict the latents of each frame."""
         due = batch.rows_in_order()
         rows = list(range(self._manifest.max_sessions)) if self.rows == "all" else due
         ages = np.array([batch.ages.get(row, 0) for row in rows], np.int64)
-        told = [batch.conditioning[session_in(batch, row)] for row in due]
-        controls = self._controls_of(due, told)
+        conditioning = [batch.conditioning[session_in(batch, row)] for row in due]
+        controls = self._controls_of(due, conditioning)
         strengths = np.zeros(self._manifest.max_sessions, np.float32)
-        strengths[due] = [strength_in(given) for given in told]
+        strengths[due] = [strength_in(values) for values in conditioning]
         state, frames = self._run(rows, ages, controls[rows], strengths[rows])
         kept = [rows.index(row) for row in due]
-        there = self._half(rows, ages + 1)[kept]
-        self._places[there] = state.places[kept]
-        self._hidden[there] = state.hidden[kept]
+        target = self._state_indices(rows, ages + 1)[kept]
+        self._places[target] = state.places[kept]
+        self._hidden[target] = state.hidden[kept]
         batch.data[_LATENTS] = _Latents(rows, frames)
 
     def _run(
@@ -197,31 +217,31 @@ class DreamModel:
         controls: NDArray[np.float32],
         strengths: NDArray[np.float32],
     ) -> tuple[State, Tensor]:
-        """The state of rows after a chunk, and its latents (frames, rows, latent, COLUMNS); writes no state."""
-        here = self._half(rows, ages)
-        state = State(self._places[here], self._hidden[here])
-        astray = Astray(self._seeds[rows], ages, strengths)
-        return self.chunks.walk(state, self._codes[rows], controls, astray)
+        """Return the state of rows after a chunk and its (frames, rows, latent, COLUMNS) latents; stores nothing."""
+        source = self._state_indices(rows, ages)
+        state = State(self._places[source], self._hidden[source])
+        noise = NoiseSettings(self._seeds[rows], ages, strengths)
+        return self.chunks.advance(state, self._codes[rows], controls, noise)
 
-    def _controls_of(self, due: list[int], told: list[Mapping[str, Any]]) -> NDArray[np.float32]:
+    def _controls_of(self, due: list[int], conditioning: list[Mapping[str, Any]]) -> NDArray[np.float32]:
         controls = np.zeros((self._manifest.max_sessions, CONTROLS), np.float32)
-        controls[due] = control_numbers(Controls(told))
+        controls[due] = control_vectors(Controls(conditioning))
         return controls
 
-    def _half(self, rows: list[int], ages: NDArray[np.int64]) -> Tensor:
-        """Where the state of ``rows`` lies at these ages."""
+    def _state_indices(self, rows: list[int], ages: NDArray[np.int64]) -> Tensor:
+        """Return the indices of the state of ``rows`` at the given ages."""
         return self._tensor(np.array(rows, np.int64) + self._manifest.max_sessions * (ages & 1))
 
     def _tensor(self, array: NDArray[Any]) -> Tensor:
         return torch.from_numpy(array).to(self.device)
 
     def _decode(self, batch: StageBatch) -> None:
-        """DEFERRED: the pictures of all rows that are still there."""
+        """DEFERRED: decode the frames of all rows whose session is still attached."""
         latents: _Latents = batch.data[_LATENTS]
         sessions = {index: batch.session_at(row) for index, row in enumerate(latents.rows)}
         present = {index: session for index, session in sessions.items() if session is not None}
         chunks = {index: np.empty(self.chunks.shape, np.uint8) for index in present}
-        self.chunks.show(latents.frames, chunks)
+        self.chunks.decode(latents.frames, chunks)
         batch.outputs.update({present[index]: chunk for index, chunk in chunks.items()})
 
 
@@ -232,14 +252,18 @@ class _DreamStage(LaneStage):
 
 
 def torch_device(name: str) -> torch.device:
-    """Raises :class:`ValueError` for a name that torch does not know."""
+    """Return the torch device of that name.
+
+    Raises:
+        ValueError: torch does not know the name.
+    """
     try:
         return torch.device(name)
     except RuntimeError as error:
-        raise ValueError(f"device must be a device of torch, such as 'cpu' or 'cuda', got {name!r}") from error
+        raise ValueError(f"device must be a torch device such as 'cpu' or 'cuda', got {name!r}") from error
 
 
 def _check_counts(**counts: int) -> None:
     for name, value in counts.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name} must be a whole number of 1 or more, got {value!r}")
+            raise ValueError(f"{name} must be an integer of 1 or more, got {value!r}")

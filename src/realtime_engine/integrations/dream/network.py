@@ -1,4 +1,7 @@
-"""The whole network, and the sizes that it is made of."""
+"""The dream's network: encoder, dynamics, light field, decoder and their sizes.
+
+Names of parameters and submodules are the tensor names of the weight file.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,11 @@ from .level import CONTROLS, HEIGHT, SIDE, WIDTH
 
 
 def waves(values: Tensor, numbers: Tensor) -> Tensor:
-    """Sine and cosine of each value at each wave number.
+    """Return the sine and cosine of each value at each wave number.
 
     Args:
         values: (..., n).
-        numbers: (k,) radians a unit.
+        numbers: (k,) wave numbers in radians per unit.
 
     Returns:
         (..., 2 * n * k).
@@ -27,15 +30,16 @@ def waves(values: Tensor, numbers: Tensor) -> Tensor:
 
 
 class RowLinear(nn.Linear):
-    """``nn.Linear`` for (n, inputs), where a row's bits depend on that row alone as long as no gradients are wanted.
+    """``nn.Linear`` for (n, inputs) whose output for a row is independent of the batch while gradients are disabled.
 
-    A product of matrices is computed in tiles, and rows in the last tile, or in a batch of another size, are rounded in
-    another way. A product for each row leaves nothing to divide; it costs more, which does not show in small layers.
-    The same happens to what follows, a SiLU for one, where a row does not fill whole vector registers: outputs should
-    be a multiple of 32 where something other than sums and products comes next.
+    A matrix product is computed in tiles, so the rounding of a row depends on its tile and on the batch size. This
+    layer computes one product per row instead; the extra cost is negligible in small layers. An activation that
+    follows, such as SiLU, has the same problem when a row does not fill whole vector registers: use a multiple of 32
+    outputs in front of anything other than sums and products.
     """
 
     def forward(self, rows: Tensor) -> Tensor:
+        """Map (n, inputs) to (n, outputs)."""
         if torch.is_grad_enabled():
             return super().forward(rows)
         count = len(rows)
@@ -43,23 +47,23 @@ class RowLinear(nn.Linear):
         return products if self.bias is None else products + self.bias
 
 
-_STILL = 1e-6  # cells or radians a step
-_WALLS = 1.5  # the largest correction along an axis, as a part of the way
-_WAVES = tuple(2 * math.pi * k for k in (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0))  # radians a cell
+_STILL = 1e-6  # cells or radians per step
+_WALLS = 1.5  # largest correction along an axis, relative to the length of the move
+_WAVES = tuple(2 * math.pi * k for k in (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0))  # radians per cell
 
 
 class Dynamics(nn.Module):
-    """One step of all rows.
+    """Advances the poses of all rows by one step.
 
-    A linear recurrence turns controls into a twist (ahead, aside, turn): inertia is learned, and without a control it
-    dies away, so a visitor who stands still does not drift. The twist moves the pose as rigid bodies do in the plane.
-    What walls do to that is a learned correction, in proportion to the way that was to be gone. What is left of a speed
-    when it is below what single precision resolves is nothing: a row at rest keeps its place bit for bit.
+    A linear recurrence maps controls to a twist (ahead, aside, turn). It learns inertia and decays to zero without
+    controls, so a pose at rest does not drift. The twist moves the pose as a rigid body in the plane. A learned
+    correction, proportional to the length of the move, accounts for walls. Speeds below the resolution of single
+    precision are set to 0, so the pose of a row at rest stays bit-identical.
 
     Args:
-        controls: numbers that a step is told.
-        hidden: of the recurrence.
-        width: of the layers that know the walls.
+        controls: number of controls per step.
+        hidden: size of the recurrent state.
+        width: width of the layers of the wall correction.
     """
 
     numbers: Tensor
@@ -85,14 +89,15 @@ class Dynamics(nn.Module):
             nn.init.normal_(layer.weight, std=0.05)
 
     def forward(self, place: Tensor, hidden: Tensor, controls: Tensor) -> tuple[Tensor, Tensor]:
-        """
+        """Advance by one step.
+
         Args:
             place: (n, 4) x, y in cells, cosine and sine of the yaw.
-            hidden: (n, hidden), zero at rest.
+            hidden: (n, hidden) recurrent state, zero at rest.
             controls: (n, controls).
 
         Returns:
-            place and hidden after the step.
+            ``place`` and ``hidden`` after the step.
         """
         hidden = torch.sigmoid(self.decay) * hidden + self.press(controls)
         twist = nn.functional.hardshrink(self.twist(hidden) + self.at_once(controls), _STILL)
@@ -100,7 +105,9 @@ class Dynamics(nn.Module):
         x, y, cos, sin = place.unbind(1)
         turn_cos, turn_sin = torch.cos(turn), torch.sin(turn)
         cos, sin = cos * turn_cos - sin * turn_sin, sin * turn_cos + cos * turn_sin
-        length = torch.where(turn == 0, 1.0, torch.rsqrt(cos * cos + sin * sin))  # rounding must not add up
+        length = torch.where(
+            turn == 0, 1.0, torch.rsqrt(cos * cos + sin * sin)
+        )  # keeps rounding errors from accumulating
         cos, sin = cos * length, sin * length
         way = torch.stack((ahead * cos - aside * sin, ahead * sin + aside * cos), 1)
         at = torch.stack((x, y), 1) + way
@@ -108,27 +115,27 @@ class Dynamics(nn.Module):
         return torch.cat((at, cos[:, None], sin[:, None]), 1), hidden
 
     def correction(self, at: Tensor, way: Tensor) -> Tensor:
-        """(n, 2) what walls do to a move of (n, 2) ``way`` that would end at (n, 2) ``at``."""
-        far = torch.sqrt((way * way).sum(1, keepdim=True) + 1e-12)  # the root of 0 has no slope
+        """Return the (n, 2) correction by walls of moves (n, 2) ``way`` that would end at (n, 2) ``at``."""
+        far = torch.sqrt((way * way).sum(1, keepdim=True) + 1e-12)  # the gradient of the square root is infinite at 0
         correction = far * torch.tanh(self.walls(torch.cat((waves(at, self.numbers), way / far), 1))) * _WALLS
         return torch.where((way == 0).all(1, keepdim=True), 0.0, correction)
 
 
-_POSITION_WAVES = tuple(2 * math.pi * k for k in (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0))  # radians a cell
-_TURNS = 12  # wave numbers of a ray's direction
+_POSITION_WAVES = tuple(2 * math.pi * k for k in (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0))  # radians per cell
+_TURNS = 12  # harmonics of the direction of a ray
 
 
 class LightField(nn.Module):
-    """Column latents of what a visitor sees (after Sitzmann et al. 2021, light field networks).
+    """Predicts the column latents of the view from a pose (after Sitzmann et al. 2021, Light Field Networks).
 
-    A ray is told by the place that it starts from, its direction, its moment (its distance from the origin) and how far
-    along it the place lies. Turning on the spot only shifts rays, so what was learned in one view serves the others.
+    A ray is encoded by its origin, its direction, its moment (its distance from the coordinate origin) and the position
+    of its origin along it. A rotation in place only shifts rays, so what is learned from one view applies to others.
 
     Args:
-        columns: of latents.
-        latent: numbers a column.
-        code: numbers that tell the theme.
-        width: of the hidden layers.
+        columns: number of columns of latents.
+        latent: channels per column.
+        code: size of the theme code.
+        width: width of the hidden layers.
         focal: focal length in picture widths.
     """
 
@@ -150,27 +157,28 @@ class LightField(nn.Module):
         self.leave = nn.Conv1d(width // 2, 2 * latent, 3, padding=1)
 
     def forward(self, place: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
-        """
+        """Predict the view from each pose.
+
         Args:
             place: (n, 4) x, y in cells, cosine and sine of the yaw.
-            code: (n, code) the theme.
+            code: (n, code) theme codes.
 
         Returns:
-            (n, latent, columns) each: the latents, and the logarithm of how far off they are expected to be.
+            (n, latent, columns) each: the latents and the logarithm of their expected error.
         """
-        told = self._rays(place, code)
-        x = nn.functional.silu(self.enter(told))
+        encoded = self._encode_rays(place, code)
+        x = nn.functional.silu(self.enter(encoded))
         for layer in self.middle:
             x = x + nn.functional.silu(layer(x))
-        x = nn.functional.silu(self.again(torch.cat((x, told), -1)))
+        x = nn.functional.silu(self.again(torch.cat((x, encoded), -1)))
         for layer in self.late:
             x = x + nn.functional.silu(layer(x))
         x = self.leave(nn.functional.silu(self.across(x.transpose(1, 2))))
         mean, spread = x.chunk(2, 1)
         return mean, spread
 
-    def _rays(self, place: Tensor, code: Tensor) -> Tensor:
-        """(n, columns, inputs)."""
+    def _encode_rays(self, place: Tensor, code: Tensor) -> Tensor:
+        """Return (n, columns, inputs): the encoded ray of each column."""
         at, cos, sin = place[:, None, :2], place[:, 2, None], place[:, 3, None]
         ray_x = cos * self.rays[:, 0] - sin * self.rays[:, 1]  # (n, columns)
         ray_y = sin * self.rays[:, 0] + cos * self.rays[:, 1]
@@ -181,7 +189,7 @@ class LightField(nn.Module):
             (
                 waves(at, self.numbers).expand(-1, columns, -1),
                 waves(lines, self.numbers),
-                _turned(ray_x, ray_y),
+                _harmonics(ray_x, ray_y),
                 code[:, None].expand(-1, columns, -1),
                 self.rays.expand(len(place), -1, -1),
             ),
@@ -189,8 +197,8 @@ class LightField(nn.Module):
         )
 
 
-def _turned(cos: Tensor, sin: Tensor) -> Tensor:
-    """Cosines and sines of 1 to _TURNS times an angle, by the recurrence of Chebyshev."""
+def _harmonics(cos: Tensor, sin: Tensor) -> Tensor:
+    """Return cosines and sines of 1 to _TURNS times an angle, by Chebyshev's recurrence."""
     cosines, sines = [torch.ones_like(cos), cos], [torch.zeros_like(sin), sin]
     for _ in range(_TURNS - 1):
         cosines.append(2 * cos * cosines[-1] - cosines[-2])
@@ -199,17 +207,17 @@ def _turned(cos: Tensor, sin: Tensor) -> Tensor:
 
 
 COLUMNS = WIDTH // 2
-"""Columns of latents in a picture."""
+"""Number of latent columns of a picture."""
 
-_MIDDLE = SIDE / 2  # of the level, in cells
+_MIDDLE = SIDE / 2  # center of the level, in cells
 
 
 class Encoder(nn.Module):
-    """A picture to column latents, to where it was taken, and to a code of its theme.
+    """Encodes a picture as column latents, camera pose and theme code.
 
     Args:
-        latent: numbers a column.
-        code: numbers of the theme's code.
+        latent: channels per column.
+        code: size of the theme code.
         width: channels of the first layer.
     """
 
@@ -237,7 +245,8 @@ class Encoder(nn.Module):
         self.code = nn.Linear(384, code)
 
     def forward(self, pictures: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """
+        """Encode pictures.
+
         Args:
             pictures: (n, 3, HEIGHT, WIDTH) in [-1, 1].
 
@@ -255,12 +264,12 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Column latents to a picture: columns are drawn with an eye on their neighbours, then smoothed out.
+    """Decodes column latents to a picture: 1D convolutions over the columns, then 2D convolutions over the picture.
 
     Args:
-        latent: numbers a column.
-        width: of the layers that draw columns.
-        channels: of the layers that smooth.
+        latent: channels per column.
+        width: channels of the 1D layers.
+        channels: channels of the 2D layers.
     """
 
     def __init__(self, latent: int, width: int, channels: int) -> None:
@@ -274,7 +283,7 @@ class Decoder(nn.Module):
         self.finish = nn.Conv2d(channels * 2, 12, 3, padding=1)
 
     def forward(self, latents: Tensor) -> Tensor:
-        """(n, latent, COLUMNS) -> (n, 3, HEIGHT, WIDTH), about [-1, 1]."""
+        """Map (n, latent, COLUMNS) to (n, 3, HEIGHT, WIDTH), approximately in [-1, 1]."""
         silu = nn.functional.silu
         x = silu(self.look(latents))
         x = x + silu(self.think(x))
@@ -285,14 +294,18 @@ class Decoder(nn.Module):
 
 @dataclass(frozen=True)
 class DreamSizes:
-    """How large the parts are.
+    """Sizes of the parts of the network.
 
     Attributes:
-        latent: numbers in a column of latents.
-        code: numbers that tell a theme.
-        encoder_width, field_width, decoder_width, decoder_channels: see the parts.
-        hidden: numbers of the recurrence in the dynamics.
-        dynamics_width: of the layers that know the walls.
+        latent: channels per latent column.
+        code: size of the theme code.
+        encoder_width, field_width, decoder_width, decoder_channels: see :class:`Encoder`, :class:`LightField` and
+            :class:`Decoder`.
+        hidden: size of the recurrent state of the dynamics.
+        dynamics_width: width of the layers of the wall correction.
+
+    Raises:
+        ValueError: a size is not an integer of 1 or more.
     """
 
     latent: int = 16
@@ -307,11 +320,11 @@ class DreamSizes:
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} must be a whole number of 1 or more, got {value!r}")
+                raise ValueError(f"{name} must be an integer of 1 or more, got {value!r}")
 
 
 class DreamWorld(nn.Module):
-    """What every step needs: how visitors move, what is seen from where, how latents become pixels."""
+    """The parts of the network that run in every step: dynamics, light field and decoder."""
 
     def __init__(self, sizes: DreamSizes) -> None:
         super().__init__()
@@ -321,7 +334,7 @@ class DreamWorld(nn.Module):
 
 
 class DreamNetwork(nn.Module):
-    """The world, and the encoder that only the beginning of a session and a change of theme need."""
+    """The whole network: the world model, and the encoder, which runs at session start and on a theme change."""
 
     def __init__(self, sizes: DreamSizes) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""``python -m realtime_engine.integrations.dream.train``: from nothing to weights, with a model card."""
+"""Training command: ``python -m realtime_engine.integrations.dream.train``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from ...infra.extras import MissingDependencyError, require
 from ...infra.signals import exit_code, raise_on_signals
 
-if __name__ == "__main__":  # before anything is imported that cannot be without: a sentence is better than a trace
+if __name__ == "__main__":  # before the imports below, to report a missing extra without a traceback
     raise_on_signals()
     try:
         require("torch", "torch", "train")
@@ -43,21 +43,21 @@ CHECKPOINT = "checkpoint.pt"
 WEIGHTS = "dream.safetensors"
 
 _ABOUT = (
-    "Train the dream from nothing, evaluate it, and write weights and a model card: half an hour on two CPU cores. "
-    "Stopped, the same command goes on from its last checkpoint, of which it writes one every 500 batches."
+    "Train and evaluate the dream, and write weights and a model card. Takes half an hour on two CPU cores. "
+    "The same command resumes an interrupted training from its last checkpoint, written every 500 batches."
 )
 _SMOKE_STEPS = 4
 _SMOKE_EVALUATION = {"walks": 4, "frames": 16, "pictures": 8}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Train, evaluate, write. Returns an exit status."""
+    """Train, evaluate and write the results; return the exit status."""
     options = _parser().parse_args(arguments)
     console = Console(stderr=True)
     try:
         require("safetensors", "torch", "write weights")
         device, plan = _device(options.device), _plan(options)
-        with _own(options.out):
+        with _output_folder(options.out):
             training, checkpoint = Training(plan, device), options.out / CHECKPOINT
             if checkpoint.exists():
                 training.resume(checkpoint)
@@ -66,22 +66,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.print(f"error: {error}", style="red", markup=False)
         return 1
     except KeyboardInterrupt as interrupt:
-        console.print(f"stopped; the same command {_onward(options.out / CHECKPOINT)}", markup=False)
+        console.print(f"stopped; the same command {_next_start(options.out / CHECKPOINT)}", markup=False)
         return exit_code(interrupt)
-    console.print(f"weights and card are in {options.out}: {_summary(report)}", markup=False)
+    console.print(f"weights and model card are in {options.out}: {_summary(report)}", markup=False)
     return 0
 
 
 @contextlib.contextmanager
-def _own(out: Path) -> Iterator[None]:
-    """The folder, there and for this training alone.
+def _output_folder(out: Path) -> Iterator[None]:
+    """Create and lock the output folder.
 
-    Errors: :class:`OSError`, at once and not after the first round, where nothing can be written; :class:`ValueError`
-    where another training writes.
+    Raises:
+        OSError: the folder is not writable; checked now rather than at the first checkpoint.
+        ValueError: another training holds the lock.
     """
     out.mkdir(parents=True, exist_ok=True)
     tempfile.TemporaryFile(dir=out).close()
-    if sys.platform == "win32":  # which opens no folders
+    if sys.platform == "win32":  # Windows cannot open folders
         yield
         return
     folder = os.open(out, os.O_RDONLY)
@@ -96,9 +97,9 @@ def _lock(folder: int, out: Path) -> None:
     try:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise ValueError(f"another training writes into {out}: wait for it, or give another folder") from None
-    except OSError as error:  # a file system without locks
-        _logger.info("%s cannot be locked (%s): let no other training write there", out, error)
+        raise ValueError(f"another training writes to {out}: wait for it or choose another folder") from None
+    except OSError as error:  # the file system does not support locks
+        _logger.info("%s cannot be locked (%s): make sure that no other training writes to it", out, error)
 
 
 def _device(name: str) -> torch.device:
@@ -107,7 +108,7 @@ def _device(name: str) -> torch.device:
         raise ValueError(f"--device must be cpu, cuda or cuda:NUMBER, got {name!r}")
     found = torch.cuda.device_count()
     if device.type == "cuda" and (device.index or 0) >= found:
-        raise ValueError(f"--device {name} cannot be had: the number of CUDA devices that torch finds here is {found}")
+        raise ValueError(f"--device {name} is not available: the number of CUDA devices found is {found}")
     return device
 
 
@@ -121,15 +122,15 @@ def _plan(options: argparse.Namespace) -> Plan:
 
 
 def _train(training: Training, out: Path, console: Console, sizes: Mapping[str, int]) -> Report:
-    """Learn what is left of the plan, evaluate with these sizes, write everything into ``out``."""
+    """Finish the plan, evaluate with the given sizes, and write all results to ``out``."""
     plan, done = training.plan, training.progress
     with _progress(console) as progress:
         tasks = {
             "dynamics": progress.add_task(
-                "learning to move", total=plan.dynamics_steps, completed=done.dynamics, note=""
+                "training dynamics", total=plan.dynamics_steps, completed=done.dynamics, note=""
             ),
             "pictures": progress.add_task(
-                "learning to see", total=plan.picture_steps, completed=done.pictures, note=""
+                "training pictures", total=plan.picture_steps, completed=done.pictures, note=""
             ),
         }
         training.run(
@@ -153,29 +154,35 @@ def _parser() -> argparse.ArgumentParser:
         "--out", type=Path, default=Path("dream"), help="folder for checkpoint, weights and card (default: %(default)s)"
     )
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1 (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=plan.seed, help="of everything random (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=plan.seed, help="seed of all random numbers (default: %(default)s)")
     parser.add_argument(
-        "--dynamics-steps", type=int, default=plan.dynamics_steps, help="batches of walks (default: %(default)s)"
+        "--dynamics-steps",
+        type=int,
+        default=plan.dynamics_steps,
+        help="batches of walks for the dynamics (default: %(default)s)",
     )
     parser.add_argument(
-        "--picture-steps", type=int, default=plan.picture_steps, help="batches of pictures (default: %(default)s)"
+        "--picture-steps",
+        type=int,
+        default=plan.picture_steps,
+        help="batches of pictures for encoder, light field and decoder (default: %(default)s)",
     )
     parser.add_argument(
         "--bfloat16",
         action=argparse.BooleanOptionalAction,
         default=plan.bfloat16,
-        help="compute pictures in bfloat16 (default: %(default)s)",
+        help="train on pictures in bfloat16 (default: %(default)s)",
     )
     parser.add_argument(
         "--smoke",
         action="store_true",
-        help=f"see whether all of it runs here: {_SMOKE_STEPS} batches of each, and a short evaluation",
+        help=f"check that everything runs: {_SMOKE_STEPS} batches of each part and a short evaluation",
     )
     return parser
 
 
-def _onward(checkpoint: Path) -> str:
-    return f"goes on from {checkpoint}" if checkpoint.exists() else "begins anew, since no round was finished"
+def _next_start(checkpoint: Path) -> str:
+    return f"resumes from {checkpoint}" if checkpoint.exists() else "starts over, because no checkpoint was written"
 
 
 def _progress(console: Console) -> Progress:
@@ -193,12 +200,12 @@ def _progress(console: Console) -> Progress:
 def _summary(report: Report) -> str:
     return (
         f"autoencoder {report.autoencoder_db:.1f} dB, one step {report.one_step_db:.1f} dB "
-        f"(repeating: {report.repeat_db:.1f}), turns the right way in {report.turns_right:.1%} of steps"
+        f"(repeating: {report.repeat_db:.1f}), correct turning direction in {report.turns_right:.1%} of steps"
     )
 
 
 if __name__ == "__main__":
     status = main()
-    if status > 128:  # a thread may be at work yet, which the interpreter's own end would abort
+    if status > 128:  # a worker thread may still run, which aborts the process at interpreter shutdown
         os._exit(status)
     sys.exit(status)

@@ -1,4 +1,4 @@
-"""Weights in a file: written whole, read with errors that say what is wrong with it."""
+"""Reads, validates and atomically writes the weight file of the dream."""
 
 from __future__ import annotations
 
@@ -18,40 +18,45 @@ from ...infra.extras import require
 from .network import DreamNetwork, DreamSizes, DreamWorld, Encoder
 
 SHIPPED = Path(__file__).parent / "dream.safetensors"
-"""The weights that come with the package."""
+"""Path of the weights that are part of the package."""
 
 _FORMAT = "realtime-engine dream 1"
-_FLOATS = ("F16", "BF16", "F32", "F64")  # as safetensors names them
-_TRAIN = "train others with: python -m realtime_engine.integrations.dream.train"
+_FLOATS = ("F16", "BF16", "F32", "F64")  # dtype names of safetensors
+_TRAIN = "train new ones with: python -m realtime_engine.integrations.dream.train"
 
 Part = TypeVar("Part", bound=nn.Module)
 
 
 class _Kind(NamedTuple):
-    """What a tensor in a file is, but for its numbers."""
+    """Shape and dtype of a tensor in a file."""
 
     shape: tuple[int, ...]
     dtype: str
 
 
 class WeightsError(RealtimeEngineError, RuntimeError):
-    """A weight file is missing, damaged or made for something else, or does not fit the device."""
+    """A weight file is missing, damaged, of another format, or does not fit on the device."""
 
 
 class Weights:
-    """A weight file. What it is made of is checked at once, numbers are read with the part that needs them.
+    """A weight file. Names, shapes and dtypes are checked on construction; values are read with each part.
 
     Args:
-        path: of a file that :func:`save` has written.
+        path: a file written by :func:`save`.
+
+    Attributes:
+        path: path of the file.
+        metadata: metadata of the file.
+        sizes: sizes of the network.
 
     Raises:
-        WeightsError: saying which file, what is wrong with it, and what to do.
-        MissingDependencyError: without safetensors.
+        WeightsError: the file is unusable; the message names it, the cause and the remedy.
+        MissingDependencyError: safetensors is not installed.
     """
 
     def __init__(self, path: Path = SHIPPED) -> None:
         self.path = path
-        if (kind := _odd_kind(path)) is not None:
+        if (kind := _other_kind(path)) is not None:
             raise WeightsError(f"{str(path)!r} is {kind}, expected a file; {_TRAIN}")
         self._open = require("safetensors", "torch", "read weights").safe_open
         self.metadata: Mapping[str, str]
@@ -61,13 +66,20 @@ class Weights:
         self._of_encoder: dict[str, Tensor] | None = None
 
     def world(self, device: torch.device) -> DreamWorld:
-        """The part that every step needs, float32, for inference only. Raises :class:`WeightsError`."""
+        """Load the world model in float32, for inference only.
+
+        Raises:
+            WeightsError: the file or the device is unusable.
+        """
         return self._part(lambda: DreamWorld(self.sizes), self._tensors("world."), device)
 
     def encoder(self, device: torch.device) -> Encoder:
-        """The encoder, float32, for inference only. Raises :class:`WeightsError`.
+        """Load the encoder in float32, for inference only.
 
-        It is made again and again, so its numbers are kept on the host: whatever becomes of the file meanwhile.
+        The tensors stay cached on the host, because the encoder is reloaded repeatedly and the file may change.
+
+        Raises:
+            WeightsError: the file or the device is unusable.
         """
         if self._of_encoder is None:
             self._of_encoder = self._tensors("encoder.")
@@ -75,10 +87,12 @@ class Weights:
         return self._part(lambda: Encoder(sizes.latent, sizes.code, sizes.encoder_width), self._of_encoder, device)
 
     def _tensors(self, prefix: str) -> dict[str, Tensor]:
-        """Those of one part, by their names inside of it; cloned, since safetensors' own lie in the file itself, and
-        whoever touches them after it was cut off is killed."""
+        """Return the tensors of one part by their names within it.
+
+        The tensors are cloned: safetensors maps the file, and access to a file truncated later raises SIGBUS.
+        """
         tensors: dict[str, Tensor] = self._read(
-            lambda file: {name: file.get_tensor(name).clone() for name in file.keys() if name.startswith(prefix)}
+            lambda file: {name: file.get_tensor(name).clone() for name in _names(file) if name.startswith(prefix)}
         )
         self._check_numbers(tensors)
         return {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
@@ -89,10 +103,10 @@ class Weights:
         part.eval().requires_grad_(False)
         try:
             return part.to(device)
-        except (RuntimeError, AssertionError) as error:  # torch raises the latter where it was built without CUDA
+        except (RuntimeError, AssertionError) as error:  # torch built without CUDA raises AssertionError
             raise WeightsError(
-                f"the weights cannot be put on the device {str(device)!r} ({describe(error)}): choose another device, "
-                "such as 'cpu', or free its memory"
+                f"the weights cannot be moved to the device {str(device)!r} ({describe(error)}): choose another "
+                "device, such as 'cpu', or free its memory"
             ) from error
 
     def _read(self, use: Any) -> Any:
@@ -100,12 +114,12 @@ class Weights:
             with self._open(self.path, framework="pt") as file:
                 return use(file)
         except FileNotFoundError as error:
-            raise WeightsError(f"there is no weight file {str(self.path)!r}: {_TRAIN}") from error
+            raise WeightsError(f"weight file {str(self.path)!r} does not exist: {_TRAIN}") from error
         except OSError as error:
             raise WeightsError(f"{str(self.path)!r} cannot be read: {error}") from error
-        except Exception as error:  # safetensors' own
+        except Exception as error:  # safetensors has its own exception type
             raise WeightsError(
-                f"{str(self.path)!r} is no safetensors file, or damaged ({describe(error)}): {_TRAIN}"
+                f"{str(self.path)!r} is not a safetensors file or is damaged ({describe(error)}): {_TRAIN}"
             ) from error
 
     def _sizes(self, metadata: Mapping[str, str]) -> DreamSizes:
@@ -116,23 +130,30 @@ class Weights:
                 raise ValueError("its metadata has no 'sizes'")
             return DreamSizes(**json.loads(metadata["sizes"]))
         except (ValueError, TypeError, RecursionError) as error:
-            raise WeightsError(f"{str(self.path)!r} holds no dream: {error}; {_TRAIN}") from error
+            raise WeightsError(f"{str(self.path)!r} is not a dream weight file: {error}; {_TRAIN}") from error
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:
-        """What a network of these sizes is made of, found out without memory for it."""
+        """Return the tensor shapes of a network of these sizes, computed on the meta device."""
         try:
             with torch.device("meta"):
                 return {name: tuple(tensor.shape) for name, tensor in DreamNetwork(self.sizes).state_dict().items()}
-        except (RuntimeError, TypeError, ValueError, OverflowError) as error:  # what torch makes of absurd numbers
+        except (
+            RuntimeError,
+            TypeError,
+            ValueError,
+            OverflowError,
+        ) as error:  # torch rejects sizes that are out of range
             raise WeightsError(
-                f"{str(self.path)!r} holds no dream: no network has its sizes, {self.sizes}; {_TRAIN}"
+                f"{str(self.path)!r} is not a dream weight file: its sizes are not valid, {self.sizes}; {_TRAIN}"
             ) from error
 
     def _check_kinds(self, wanted: Mapping[str, tuple[int, ...]], found: Mapping[str, _Kind]) -> None:
         if missing := sorted(wanted.keys() - found.keys()):
             raise WeightsError(f"{str(self.path)!r} lacks {', '.join(missing[:3])}{_more(missing)}; {_TRAIN}")
         if extra := sorted(found.keys() - wanted.keys()):
-            raise WeightsError(f"{str(self.path)!r} has {', '.join(extra[:3])}{_more(extra)} too many; {_TRAIN}")
+            raise WeightsError(
+                f"{str(self.path)!r} has unexpected tensors {', '.join(extra[:3])}{_more(extra)}; {_TRAIN}"
+            )
         for name, (shape, dtype) in found.items():
             if shape != wanted[name]:
                 raise WeightsError(
@@ -140,21 +161,27 @@ class Weights:
                 )
             if dtype not in _FLOATS:
                 raise WeightsError(
-                    f"{name} in {str(self.path)!r} is of the type {dtype}, expected {' or '.join(_FLOATS)}; {_TRAIN}"
+                    f"{name} in {str(self.path)!r} has the dtype {dtype}, expected {' or '.join(_FLOATS)}; {_TRAIN}"
                 )
 
     def _check_numbers(self, tensors: Mapping[str, Tensor]) -> None:
         for name, tensor in tensors.items():
             if not torch.isfinite(tensor).all():
-                raise WeightsError(f"{name} in {str(self.path)!r} holds numbers that are not finite; {_TRAIN}")
+                raise WeightsError(f"{name} in {str(self.path)!r} has values that are not finite; {_TRAIN}")
 
 
 def save(path: Path, network: DreamNetwork, notes: Mapping[str, str], dtype: torch.dtype = torch.float16) -> None:
-    """Write the network's weights, replacing what is there only when all is written.
+    """Write the weights of a network, atomically replacing an existing file.
 
     Args:
-        notes: goes along, for people; see :attr:`Weights.metadata`.
-        dtype: of the numbers in the file.
+        path: path of the file.
+        network: the network.
+        notes: additional metadata, see :attr:`Weights.metadata`.
+        dtype: dtype of the tensors in the file.
+
+    Raises:
+        MissingDependencyError: safetensors is not installed.
+        OSError: the file cannot be written.
     """
     pack = require("safetensors.torch", "torch", "write weights").save
     metadata = {**notes, "format": _FORMAT, "sizes": json.dumps(asdict(network.sizes))}
@@ -163,11 +190,11 @@ def save(path: Path, network: DreamNetwork, notes: Mapping[str, str], dtype: tor
         temporary.write_bytes(pack(tensors, metadata))
 
 
-def _odd_kind(path: Path) -> str | None:
-    """What lies there if it is no file: to open a pipe would wait for somebody who writes into it."""
+def _other_kind(path: Path) -> str | None:
+    """Return what the path is if not a regular file; opening a pipe would block until it has a writer."""
     try:
         mode = path.stat().st_mode
-    except (OSError, ValueError):  # whoever opens it says what is wrong
+    except (OSError, ValueError):  # reported when the file is opened
         return None
     if stat.S_ISREG(mode):
         return None
@@ -175,10 +202,16 @@ def _odd_kind(path: Path) -> str | None:
 
 
 def _header(file: Any) -> tuple[dict[str, str], dict[str, _Kind]]:
-    """Metadata, and name -> kind of every tensor, without their numbers."""
-    slices = {name: file.get_slice(name) for name in file.keys()}
+    """Return the metadata and the kind of every tensor by name, without reading values."""
+    slices = {name: file.get_slice(name) for name in _names(file)}
     kinds = {name: _Kind(tuple(part.get_shape()), part.get_dtype()) for name, part in slices.items()}
     return file.metadata() or {}, kinds
+
+
+def _names(file: Any) -> list[str]:
+    """Return the tensor names of an open safetensors file, which is not iterable itself."""
+    names: list[str] = file.keys()
+    return names
 
 
 def _more(names: list[str]) -> str:

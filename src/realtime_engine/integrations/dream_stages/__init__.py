@@ -1,5 +1,5 @@
-"""The dream on a graph of stages: looking, walking and drawing at the same time, each with a state of its own.
+"""The dream as a graph of concurrent stages: encode, denoise and decode, each with its own state.
 
-``demo`` holds what the server asks for, ``building`` the graph, ``stages`` what runs in it; neither of these two is
-imported before it is needed, and only then torch.
+``demo`` holds the demo, ``pipeline`` the stages and their graph. ``pipeline`` imports torch and is imported on first
+use.
 """

@@ -1,4 +1,4 @@
-"""The dream on a graph of stages, as a demo."""
+"""The dream-stages demo: the dream as a graph of stages."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from ..dream import demo as dream
 
 
 def build(options: dream.Options) -> RealtimeInterface:
-    """The engine: each stage takes the players that are ready in one batch."""
-    model = dream.dreaming(options)
+    """Build the engine; each stage processes all ready sessions in one batch."""
+    model = dream.load_model(options)
     from .pipeline import build_engine
 
     return build_engine(model)
@@ -19,8 +19,8 @@ demo = Demo(
     name="dream-stages",
     title="The Dream, in Stages",
     description=(
-        "The dream of a neural network behind three stages that work at the same time: encode looks, denoise walks, "
-        "decode draws. Whoever joins is looked at while the others walk on."
+        "The dream as three concurrent stages: encode localizes the first picture, denoise advances the dynamics, "
+        "decode renders. A joining player is encoded while the others continue."
     ),
     build=build,
     controls=dream.CONTROLS,

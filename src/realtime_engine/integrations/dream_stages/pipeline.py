@@ -1,4 +1,4 @@
-"""The dream's three stages: encode looks, denoise walks and sees latents, decode draws them."""
+"""The dream as a stage graph: encode (places and themes), denoise (dynamics and light field), decode (pictures)."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from ...core.streaming import (
     StreamingStageSpec,
 )
 from ...core.values import same_value
-from ..dream.inference import Astray, Chunks, PictureEncoder, State
+from ..dream.inference import Chunks, NoiseSettings, PictureEncoder, State
 from ..dream.inputs import start_in, strength_in, theme_in
 from ..dream.level import CONTROLS
 from ..dream.model import DreamModel
-from ..dream.training.data import control_numbers
+from ..dream.training.data import control_vectors
 from ..maze.motion import Controls
 
 
 class Rows:
-    """Gives each session a row from its first chunk to its close, the lowest that is free."""
+    """Assigns each session the lowest free row, from its first chunk until it is closed."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -40,13 +40,13 @@ class Rows:
         self._taken: dict[str, int] = {}
 
     def of(self, session_id: str) -> int:
-        """The session's row."""
+        """Return the row of a session."""
         if session_id not in self._taken:
             self._taken[session_id] = self._free.pop(0)
         return self._taken[session_id]
 
     def release(self, context: StreamingSessionContext, reason: StreamingSessionCloseReason) -> None:
-        """Session closer of a stage's actor."""
+        """Free the row of a session; the session closer of the stage's actor."""
         row = self._taken.pop(context.session_id, None)
         if row is not None:
             bisect.insort(self._free, row)
@@ -58,7 +58,7 @@ Outputs: TypeAlias = list[Mapping[str, object]]
 
 @dataclass(frozen=True)
 class StartPose:
-    """Where a session begins: (4,) its place, and the seed of what goes astray."""
+    """Start of a session: (4,) place, and the seed of its latent noise."""
 
     place: Tensor
     seed: int
@@ -66,71 +66,80 @@ class StartPose:
 
 @dataclass(frozen=True)
 class Encoded:
-    """What encode tells denoise: the code of the theme and, with the first chunk of a session, where it begins."""
+    """Output of encode: the theme code and, with the first chunk of a session, its start pose."""
 
     code: Tensor
-    entrance: StartPose | None
+    start: StartPose | None
 
 
 @dataclass(frozen=True)
 class SessionTheme:
-    """A session in encode: the wish that it has been given, and the code of that.
+    """Theme of a session in encode: the last request and its code.
 
-    A wish is ``{"theme": name}``, or empty while nobody has said anything.
+    A request is ``{"theme": name}``, or empty if no theme has been requested.
     """
 
-    wish: Mapping[str, Any]
+    request: Mapping[str, Any]
     code: Tensor
 
 
 class Encode:
-    """Pictures to places, themes to codes; only for what is new."""
+    """Encodes first pictures as places and themes as codes, only when they change."""
 
-    def __init__(self, eyes: PictureEncoder) -> None:
-        self._eyes = eyes
-        self._looks: dict[str, SessionTheme] = {}
+    def __init__(self, picture_encoder: PictureEncoder) -> None:
+        self._picture_encoder = picture_encoder
+        self._themes: dict[str, SessionTheme] = {}
 
     def __call__(self, batch: Invocations) -> Outputs:
-        entrances = self._enter([work for work in batch if work.is_first])
-        looks = {name: look for name, (look, _) in entrances.items()}
-        looks = {name: looks.get(name) or self._looks[name] for name in (work.key.session_id for work in batch)}
-        looks.update(self._change(looks, batch))
-        self._looks.update(looks)  # last: a failed batch has changed nothing
+        """Return ``encoded`` (:class:`Encoded`) of each session."""
+        new = self._start([work for work in batch if work.is_first])
+        themes = {name: theme for name, (theme, _) in new.items()}
+        themes = {name: themes.get(name) or self._themes[name] for name in (work.key.session_id for work in batch)}
+        themes.update(self._changed_themes(themes, batch))
+        self._themes.update(themes)  # last, so that a failed batch changes no state
         outputs: Outputs = []
         for work in batch:
             name = work.key.session_id
-            entrance = entrances[name][1] if work.is_first else None
-            outputs.append({"encoded": Encoded(looks[name].code, entrance)})
+            start = new[name][1] if work.is_first else None
+            outputs.append({"encoded": Encoded(themes[name].code, start)})
         return outputs
 
     def release(self, context: StreamingSessionContext, reason: StreamingSessionCloseReason) -> None:
-        """Session closer of the stage's actor."""
-        self._looks.pop(context.session_id, None)
+        """Discard the state of a session; the session closer of the stage's actor."""
+        self._themes.pop(context.session_id, None)
 
-    def _enter(self, newcomers: Invocations) -> dict[str, tuple[SessionTheme, StartPose]]:
-        contexts = [request_of(work).context for work in newcomers]
+    def _start(self, first: Invocations) -> dict[str, tuple[SessionTheme, StartPose]]:
+        """Return theme and start pose of the sessions whose first chunk this is."""
+        contexts = [request_of(work).context for work in first]
         starts = [start_in(context) for context in contexts]
-        seen = self._eyes.look([start.picture for start in starts])
+        encodings = self._picture_encoder.encode([start.picture for start in starts])
         return {
-            work.key.session_id: (SessionTheme(wish_in(context), look.code), StartPose(look.place, start.seed))
-            for work, context, start, look in zip(newcomers, contexts, starts, seen, strict=True)
+            work.key.session_id: (
+                SessionTheme(theme_request(context), encoding.code),
+                StartPose(encoding.place, start.seed),
+            )
+            for work, context, start, encoding in zip(first, contexts, starts, encodings, strict=True)
         }
 
-    def _change(self, looks: Mapping[str, SessionTheme], batch: Invocations) -> dict[str, SessionTheme]:
-        """Looks of those who wish for something else than before."""
-        wishes = {work.key.session_id: mapping_in(work, "wish") for work in batch}
-        changed = {name: wish for name, wish in wishes.items() if wish and not same_value(wish, looks[name].wish)}
-        codes = self._eyes.codes_of([theme_in(wish) for wish in changed.values()])
-        return {name: SessionTheme(wish, code) for (name, wish), code in zip(changed.items(), codes, strict=True)}
+    def _changed_themes(self, themes: Mapping[str, SessionTheme], batch: Invocations) -> dict[str, SessionTheme]:
+        """Return the new themes of sessions whose request differs from the last one."""
+        requests = {work.key.session_id: mapping_in(work, "theme_request") for work in batch}
+        changed = {
+            name: request
+            for name, request in requests.items()
+            if request and not same_value(request, themes[name].request)
+        }
+        codes = self._picture_encoder.codes_of([theme_in(request) for request in changed.values()])
+        return {name: SessionTheme(request, code) for (name, request), code in zip(changed.items(), codes, strict=True)}
 
 
 class Denoise:
-    """Dynamics and light field: where sessions go, and what they see there, as latents.
+    """Advances the dynamics and predicts the latents of each frame.
 
     Args:
-        chunks: what computes.
-        sessions: rows.
-        all_rows: compute all rows every time, so that the bits of one do not depend on its company.
+        chunks: generates the chunks.
+        sessions: number of rows.
+        all_rows: always compute all rows, so that the output of a session does not depend on other sessions.
     """
 
     def __init__(self, chunks: Chunks, sessions: int, all_rows: bool) -> None:
@@ -142,51 +151,54 @@ class Denoise:
         self._seeds = np.zeros(sessions, np.int64)
 
     def __call__(self, batch: Invocations) -> Outputs:
-        told = [{**mapping_in(work, "motion"), "events": request_of(work).events} for work in batch]
-        given, how_far = control_numbers(Controls(told)), [strength_in(one) for one in told]
+        """Return ``latent`` (frames, latent, COLUMNS) of each session."""
+        conditioning = [{**mapping_in(work, "motion"), "events": request_of(work).events} for work in batch]
+        due_controls = control_vectors(Controls(conditioning))
+        due_strengths = [strength_in(values) for values in conditioning]
         with torch.inference_mode():
             due = [self._prepare(work) for work in batch]
             controls = np.zeros((self.rows.count, CONTROLS), np.float32)
             strengths, ages = np.zeros(self.rows.count, np.float32), np.zeros(self.rows.count, np.int64)
-            controls[due], strengths[due] = given, how_far
+            controls[due], strengths[due] = due_controls, due_strengths
             ages[due] = [work.key.sequence_id for work in batch]
             rows, kept = (list(range(self.rows.count)), due) if self._all_rows else (due, list(range(len(due))))
-            state, latents = self._chunks.walk(
+            state, latents = self._chunks.advance(
                 State(self._places[rows], self._hidden[rows]),
                 self._codes[rows],
                 controls[rows],
-                Astray(self._seeds[rows], ages[rows], strengths[rows]),
+                NoiseSettings(self._seeds[rows], ages[rows], strengths[rows]),
             )
             self._places[due], self._hidden[due] = state.places[kept], state.hidden[kept]
             return [{"latent": latents[:, index]} for index in kept]
 
     def _prepare(self, work: StreamingStageInvocation) -> int:
-        """The session's row. A first chunk may be prepared twice, if the batch fails."""
+        """Return the row of the session, initialized on its first chunk. Idempotent: a failed batch is retried."""
         row, encoded = self.rows.of(work.key.session_id), work.inputs["encoded"]
         assert isinstance(encoded, Encoded)
         self._codes[row] = encoded.code
-        if encoded.entrance is not None:
-            self._places[row] = encoded.entrance.place
+        if encoded.start is not None:
+            self._places[row] = encoded.start.place
             self._hidden[row] = 0
-            self._seeds[row] = encoded.entrance.seed
+            self._seeds[row] = encoded.start.seed
         return row
 
 
 class Decode:
-    """Latents to pictures.
+    """Decodes latents to pictures.
 
     Args:
-        chunks: what computes.
-        sessions, all_rows: as for :class:`Denoise`.
+        chunks: decodes the chunks.
+        sessions, all_rows: see :class:`Denoise`.
     """
 
     def __init__(self, chunks: Chunks, sessions: int, all_rows: bool) -> None:
         self.rows = Rows(sessions)
         self._chunks = chunks
-        self._latents = torch.zeros(chunks.shape[0], sessions, *chunks.seen_shape, device=chunks.device)
+        self._latents = torch.zeros(chunks.shape[0], sessions, *chunks.latent_shape, device=chunks.device)
         self._all_rows = all_rows
 
     def __call__(self, batch: Invocations) -> Outputs:
+        """Return ``frames`` (frames, height, width, 3) of each session."""
         with torch.inference_mode():
             due = [self.rows.of(work.key.session_id) for work in batch]
             self._latents[:, due] = torch.stack([latent_in(work) for work in batch], 1)
@@ -194,43 +206,45 @@ class Decode:
             if not self._all_rows:
                 latents, kept = self._latents[:, due], list(range(len(due)))
             chunks = {index: np.empty(self._chunks.shape, np.uint8) for index in kept}
-            self._chunks.show(latents, chunks)
+            self._chunks.decode(latents, chunks)
             return [{"frames": chunks[index]} for index in kept]
 
 
-def wish_in(conditioning: Mapping[str, Any]) -> Mapping[str, Any]:
-    """``{"theme": name}`` of what it holds, or nothing."""
+def theme_request(conditioning: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return ``{"theme": name}``, or an empty mapping if the conditioning has no theme."""
     return {name: value for name, value in conditioning.items() if name == "theme"}
 
 
 def request_of(work: StreamingStageInvocation) -> ChunkRequest:
+    """Return the chunk request of an invocation."""
     request = work.inputs["request"]
     assert isinstance(request, ChunkRequest)
     return request
 
 
 def mapping_in(work: StreamingStageInvocation, control: str) -> Mapping[str, Any]:
+    """Return a control of an invocation whose value is a mapping."""
     value = work.inputs[control]
     assert isinstance(value, Mapping)
     return value
 
 
 def latent_in(work: StreamingStageInvocation) -> Tensor:
+    """Return the latents of an invocation."""
     latent = work.inputs["latent"]
     assert isinstance(latent, Tensor)
     return latent
 
 
 def build_engine(model: DreamModel) -> StreamingEngine:
-    """The engine, which makes the frames that the model makes, bit for bit when the model's ``rows`` are ``"all"``.
+    """Build the engine. Its frames are bit-identical to those of the model if the model's ``rows`` is ``"all"``.
 
     Args:
-        model: whose network is used, warmed up if it is to be. The state of rows is the stages' own, so any number of
-            engines may share it.
+        model: provides the network. The stages keep their own state, so several engines may share a model.
     """
     manifest = model.manifest()
     sessions, all_rows = manifest.max_sessions, model.rows == "all"
-    encode = Encode(model.eyes)
+    encode = Encode(model.picture_encoder)
     denoise = Denoise(model.chunks, sessions, all_rows)
     decode = Decode(model.chunks, sessions, all_rows)
     actors = {
@@ -245,31 +259,31 @@ def build_engine(model: DreamModel) -> StreamingEngine:
 
 
 def split_controls(conditioning: Mapping[str, Any]) -> Mapping[str, object]:
-    """Conditioning -> the controls of the pipeline: the theme for encode, all else for denoise."""
+    """Split conditioning into the controls of the pipeline: the theme for encode, the rest for denoise."""
     motion = {name: value for name, value in conditioning.items() if name != "theme"}
-    return {"wish": wish_in(conditioning), "motion": motion}
+    return {"theme_request": theme_request(conditioning), "motion": motion}
 
 
 def pipeline(sessions: int) -> StreamingPipelineSpec:
-    """encode -> denoise -> decode; each stage takes all sessions that are ready in one batch."""
+    """Return the graph encode -> denoise -> decode; each stage processes all ready sessions in one batch."""
 
     def stage(name: str, consumes: set[str], produces: str) -> StreamingStageSpec:
         return StreamingStageSpec(name, frozenset(consumes), frozenset({produces}), max_in_flight_global=2 * sessions)
 
     return StreamingPipelineSpec(
         stages=(
-            stage("encode", {"request", "wish"}, "encoded"),
+            stage("encode", {"request", "theme_request"}, "encoded"),
             stage("denoise", {"request", "motion", "encoded"}, "latent"),
             stage("decode", {"latent"}, "frames"),
         ),
         edges=(
             StreamingEdgeSpec("request", "encode"),
-            StreamingEdgeSpec("request", "denoise", capacity_per_session=2),  # lies there while encode works
-            StreamingEdgeSpec("wish", "encode", kind="latest"),
+            StreamingEdgeSpec("request", "denoise", capacity_per_session=2),  # waits while encode runs
+            StreamingEdgeSpec("theme_request", "encode", kind="latest"),
             StreamingEdgeSpec("motion", "denoise", kind="latest"),
             StreamingEdgeSpec("encoded", "denoise", source_stage="encode"),
             StreamingEdgeSpec("latent", "decode", source_stage="denoise"),
         ),
         output_artifacts=frozenset({"frames"}),
-        output_capacity_per_session=2,  # decode need not wait until the event loop has read
+        output_capacity_per_session=2,  # decode does not wait for the event loop
     )

@@ -1,4 +1,4 @@
-"""A first-person world in NumPy: the default demo, and the example of a model with all three lanes.
+"""The maze: a first-person world in NumPy. The default demo, and the example of a model with all three lanes.
 
-``demo`` holds what the server asks for, ``model`` the stage model; neither is imported before it is needed.
+``demo`` holds the demo, ``model`` the stage model. Both are imported on first use.
 """

@@ -1,4 +1,4 @@
-"""The maze as a demo: what it reads of its player's hands, and what that means to the model."""
+"""The maze demo: fields, options, controls and engine."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from ...core.contract import RealtimeInterface
 from ...infra.controls import ARROWS_AS_WASD, Axis, Controls, ControlWindow, KeyBinding
 from ...infra.demo import Demo
 
-_RUN_BUTTON = 10  # press of the left stick in the W3C standard mapping
-_LARGEST_SEED = 2**31 - 1
-_SEEDS_TO_READ_ALOUD = 10_000
+_RUN_BUTTON = 10  # left stick button in the W3C standard mapping
+_MAX_SEED = 2**31 - 1
+_DEFAULT_SEEDS = 10_000  # default seeds are short enough to share
 
 
 class Fields(BaseModel):
-    """What a player may type."""
+    """Fields that a player can set."""
 
     prompt: str = Field(
         "",
         max_length=200,
         title="Theme",
-        description="What the world looks like: ice, lava, forest, night, desert, candy, or any words of your own.",
+        description="Look of the world: ice, lava, forest, night, desert, candy, or any other words.",
     )
     seed: int = Field(
-        default_factory=lambda: random.randrange(_SEEDS_TO_READ_ALOUD),
+        default_factory=lambda: random.randrange(_DEFAULT_SEEDS),
         ge=0,
-        le=_LARGEST_SEED,
+        le=_MAX_SEED,
         title="Seed",
-        description="Another seed is another maze, after a reset.",
+        description="Selects the maze; takes effect at the next reset.",
     )
 
 
 class Options(BaseModel):
-    """What the person who serves the maze may choose."""
+    """Options of the server operator."""
 
-    max_sessions: int = Field(8, ge=1, le=256, description="People who walk at the same time.")
+    max_sessions: int = Field(8, ge=1, le=256, description="Maximum number of simultaneous players.")
     width: int = Field(640, ge=16, le=3840, multiple_of=4, description="Width of a frame in pixels.")
     height: int = Field(360, ge=16, le=2160, multiple_of=4, description="Height of a frame in pixels.")
     fps: float = Field(30.0, gt=0, le=240, description="Frames per second.")
     frames_per_chunk: int = Field(
-        1, ge=1, le=64, description="Frames that one step makes; more of them show how chunks feel."
+        1, ge=1, le=64, description="Frames per engine step; larger chunks increase the latency."
     )
 
 
@@ -71,7 +71,7 @@ CONTROLS = Controls(
 
 
 def build(options: Options) -> RealtimeInterface:
-    """The engine: all players in one batch. Each step is finished before the next, for the shortest way from a key."""
+    """Build the engine; all players share one batch. Steps are not pipelined, for the lowest latency."""
     from ...core.composed import ComposedEngine
     from .model import MazeModel
 
@@ -86,12 +86,12 @@ def build(options: Options) -> RealtimeInterface:
 
 
 def to_conditioning(window: ControlWindow) -> Mapping[str, Any]:
-    """Speeds, and the theme."""
+    """Return the speeds and the prompt."""
     return {**moves(window), "prompt": window.field_values["prompt"]}
 
 
 def moves(window: ControlWindow) -> dict[str, Any]:
-    """Held keys, sticks and gamepad as speeds. Mouse look reaches the model as edges."""
+    """Return held keys, sticks and gamepad as speeds. Mouse look reaches the model as events."""
     return {
         "forward": window.axis("forward"),
         "strafe": window.axis("strafe"),
@@ -101,7 +101,7 @@ def moves(window: ControlWindow) -> dict[str, Any]:
 
 
 def context(fields: Fields) -> Mapping[str, Any]:
-    """Both fields, set or not, so that the theme that a session begins with is not encoded a second time."""
+    """Return seed and prompt, including defaults, so that the initial theme is not encoded a second time."""
     return {"seed": fields.seed, "prompt": fields.prompt}
 
 
@@ -112,7 +112,7 @@ def _runs_by_gamepad(window: ControlWindow) -> bool:
 demo = Demo(
     name="maze",
     title="The Maze",
-    description="A first-person world that the engine renders live. Everybody walks through a world of their own.",
+    description="A first-person world rendered live by the engine. Each player walks through their own world.",
     build=build,
     controls=CONTROLS,
     to_conditioning=to_conditioning,

@@ -1,4 +1,4 @@
-"""The map of a world: which cells are wall, of which kind, where the lamps hang and where the visitor starts."""
+"""Generates the map of a world: wall cells and their kinds, lamps, start cell and heading."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from .textures import WALL_KINDS
 
 SIZE = 16
-"""Cells along each side of the map; a power of two, so that coordinates wrap by bits."""
+"""Cells per side of the map; a power of two, so that coordinates can be masked."""
 
-_LAST = SIZE - 3  # corridors lie on odd coordinates from 1 to 13
+_LAST = SIZE - 3  # corridors have odd coordinates from 1 to 13
 _ROOMS = 3
 _LAMPS = 11
 _LAMP_SPACING = 2.5
@@ -29,10 +29,10 @@ class Grid:
 
     Attributes:
         kinds: (SIZE, SIZE) uint8, indexed [y, x]; 0 is open, ``k`` is a wall with texture ``k - 1``.
-        rooms: (SIZE, SIZE) bool, the open cells that belong to a room.
-        lamps: (n, 2) integers, the cells [x, y] with a lamp on the ceiling.
+        rooms: (SIZE, SIZE) bool, open cells of rooms.
+        lamps: (n, 2) integers, cells [x, y] with a ceiling lamp.
         start: cell (x, y) at one end of the longest straight corridor.
-        heading: index into :data:`HEADINGS`, looking down that corridor.
+        heading: index into :data:`HEADINGS`, along that corridor.
     """
 
     kinds: Kinds
@@ -43,12 +43,12 @@ class Grid:
 
     @property
     def solid(self) -> NDArray[np.bool_]:
-        """(SIZE, SIZE) bool, indexed [y, x]."""
+        """Wall cells, (SIZE, SIZE) bool, indexed [y, x]."""
         return self.kinds > 0
 
 
 def make_grid(random: Random) -> Grid:
-    """A map from a random generator; the same state gives the same map."""
+    """Generate a map; the state of the random generator determines it."""
     open_cells = np.zeros((SIZE, SIZE), bool)
     _carve(open_cells, random)
     _braid(open_cells, random)
@@ -60,7 +60,7 @@ def make_grid(random: Random) -> Grid:
 
 
 def _carve(open_cells: NDArray[np.bool_], random: Random) -> None:
-    """A perfect maze by depth-first search (recursive backtracker)."""
+    """Carve a perfect maze by depth-first search (recursive backtracker)."""
     path = [(1, 1)]
     open_cells[1, 1] = True
     while path:
@@ -79,7 +79,7 @@ def _carve(open_cells: NDArray[np.bool_], random: Random) -> None:
 
 
 def _braid(open_cells: NDArray[np.bool_], random: Random) -> None:
-    """Open each dead end into a neighbouring corridor, so that walks need no way back."""
+    """Connect each dead end to a neighboring corridor."""
     for y in range(1, _LAST + 1, 2):
         for x in range(1, _LAST + 1, 2):
             closed = [(dx, dy) for dx, dy in HEADINGS if not open_cells[y + dy, x + dx]]
@@ -100,7 +100,7 @@ def _add_rooms(open_cells: NDArray[np.bool_], random: Random) -> NDArray[np.bool
 
 
 def _districts(random: Random) -> Kinds:
-    """A wall kind for every cell: that of the nearest of some scattered points, so that neighbours look alike."""
+    """Return a wall kind per cell, that of the nearest of several random points, so kinds form districts."""
     count = WALL_KINDS + 3
     points = random.uniform(0, SIZE, (count, 2))
     kinds = np.concatenate([random.permutation(WALL_KINDS), random.integers(0, WALL_KINDS, count - WALL_KINDS)]) + 1
@@ -127,7 +127,7 @@ def _longest_view(open_cells: NDArray[np.bool_]) -> tuple[tuple[int, int], int]:
 def _hang_lamps(
     open_cells: NDArray[np.bool_], rooms: NDArray[np.bool_], first: NDArray[np.int64], random: Random
 ) -> NDArray[np.int64]:
-    """Lamps in open cells, beginning with ``first``, then rooms, no two too near to one another."""
+    """Place lamps in open cells with a minimum spacing: ``first``, then rooms, then corridors."""
     cells = np.argwhere(open_cells)[:, ::-1]
     order = np.argsort(random.random(len(cells)) - rooms[cells[:, 1], cells[:, 0]])
     lamps = [first]

@@ -26,29 +26,34 @@ _MIN_SIDE = 16
 
 
 class _Frames(NamedTuple):
-    """What HOT leaves for DEFERRED: the rows that it moved, and what they see in each frame of the chunk."""
+    """Passed from HOT to DEFERRED: the rows of the step and their view in each frame of the chunk."""
 
     rows: NDArray[np.int64]
     views: list[View]
 
 
 class MazeModel:
-    """A first-person walk through a ray-cast world, one world a session, all rendered together.
+    """First-person views of ray-cast worlds, one world per session, rendered in one batch.
 
-    Chunks are (frames_per_chunk, height, width, 3) uint8 RGB. The attach context may hold ``seed`` (an integer of 0 or
-    more, 0 when absent), which makes the map, and ``prompt`` (text), the theme. Conditioning: ``forward``, ``strafe``
-    and ``turn`` in [-1, 1], ``run`` (bool), ``prompt`` (heavy: the world takes on its colours), and in ``events``
-    ``{"kind": "pointer_move", "dx": pixels, "dy": pixels}``. What is absent is 0.
+    Chunks are (frames_per_chunk, height, width, 3) uint8 RGB.
 
-    The same seed and the same conditioning give the same bytes, whatever the row and the company.
+    The attach context may hold ``seed`` (an integer of 0 or more, default 0), which determines the map, and ``prompt``
+    (str), which determines the theme.
+
+    Conditioning: ``forward``, ``strafe`` and ``turn`` in [-1, 1], ``run`` (bool), ``prompt`` (heavy), and in ``events``
+    ``{"kind": "pointer_move", "dx": pixels, "dy": pixels}``. Missing values are 0.
+
+    Output depends on seed and conditioning only: it is bit-identical in every row and whatever other sessions do.
 
     Args:
-        width, height: of a frame, in pixels; multiples of 4.
+        max_sessions: maximum number of sessions, the number of rows.
+        width, height: size of a frame in pixels; multiples of 4.
         fps: frames per second of playback.
-        frames_per_chunk: frames that one step makes; conditioning holds for all of them, events act on the first.
+        frames_per_chunk: frames per step; conditioning applies to all of them, events to the first.
 
     Raises:
-        ValueError: naming the argument; later, from ``seed`` or a stage, the context or conditioning field.
+        ValueError: an argument is invalid; also from ``seed`` and the stages for an invalid context or conditioning
+            field.
     """
 
     def __init__(
@@ -59,7 +64,7 @@ class MazeModel:
                 raise ValueError(f"{name} must be a multiple of 4 pixels, {_MIN_SIDE} or more, got {side!r}")
         if isinstance(fps, bool) or not isinstance(fps, (int, float)) or not 0 < fps < float("inf"):
             raise ValueError(f"fps must be a finite number of frames per second above 0, got {fps!r}")
-        EngineManifest(max_sessions, frames_per_chunk=frames_per_chunk)  # says what is wrong before it is used
+        EngineManifest(max_sessions, frames_per_chunk=frames_per_chunk)  # validates both before they are used
         self._manifest = EngineManifest(
             max_sessions=max_sessions,
             chunk_shape=(frames_per_chunk, height, width, 3),
@@ -70,15 +75,17 @@ class MazeModel:
         self._renderer = Renderer(max_sessions, width, height)
         self._solid = np.ones((max_sessions, SIZE * SIZE), bool)
         self._turns = np.zeros((max_sessions, SIZE * SIZE, 4, 4), np.uint8)
-        # State at two chunk boundaries: a row of even age reads the first and writes the second, a row of odd age the
-        # other way round, so a step that fails after HOT is made again from the same state.
+        # Double-buffered state: a row of even age reads the first half and writes the second, a row of odd age
+        # reads the second and writes the first, so a step that fails after HOT restarts from an unmodified state.
         self._visitors = np.zeros((2, max_sessions), VISITOR)
         self._orbs = np.zeros((2, max_sessions, ORBS), ORB)
 
     def manifest(self) -> EngineManifest:
+        """Return the engine manifest."""
         return self._manifest
 
     def stages(self) -> list[Stage]:
+        """Return the stages: theme tables (ENCODE), motion (HOT), rendering (DEFERRED)."""
         return [
             LaneStage(Lane.ENCODE, self._encode),
             LaneStage(Lane.HOT, self._move),
@@ -86,34 +93,39 @@ class MazeModel:
         ]
 
     def heavy_keys(self) -> Collection[str]:
+        """Return the conditioning keys handled by the ENCODE stage."""
         return ("prompt",)
 
     def seed(self, rows: Mapping[int, Mapping[str, Any]]) -> None:
-        """Build the worlds. Raises :class:`ValueError` for a bad seed or prompt, before any row is changed."""
+        """Build the worlds of rows.
+
+        Raises:
+            ValueError: a seed or prompt is invalid; no row has been modified.
+        """
         prepared = {row: (_seed_in(context), _theme_in(context)) for row, context in rows.items()}
         for row, (seed, theme) in prepared.items():
             world = make_world(seed)
-            self._enter(row, world, seed)
+            self._initialize_row(row, world, seed)
             self._renderer.set_world(row, world)
             self._renderer.set_theme(row, theme)
 
     def detach(self, row: int, session_id: str) -> None:
-        """Nothing: the next session of the row is seeded over what is there."""
+        """Do nothing: seeding the next session of the row overwrites its state."""
 
-    def _enter(self, row: int, world: World, seed: int) -> None:
+    def _initialize_row(self, row: int, world: World, seed: int) -> None:
         self._solid[row] = world.grid.solid.ravel()
         self._turns[row] = world.turns
         self._visitors[0, row] = first_visitor(world)
         self._orbs[0, row] = first_orbs(world, seed)
 
     def _encode(self, batch: StageBatch) -> None:
-        """ENCODE: a theme's tables into the rows whose prompt changed."""
+        """ENCODE: load the theme tables of rows whose prompt changed."""
         themes = {row: _theme_in(batch.conditioning[session_in(batch, row)]) for row in batch.rows_in_order()}
         for row, theme in themes.items():
             self._renderer.set_theme(row, theme)
 
     def _move(self, batch: StageBatch) -> None:
-        """HOT: visitors and orbs of all rows, frame by frame."""
+        """HOT: move visitors and orbs of all due rows, frame by frame."""
         rows = np.array(batch.rows_in_order(), np.int64)
         controls = Controls([batch.conditioning[session_in(batch, row)] for row in rows.tolist()])
         now = np.array([batch.ages[row] & 1 for row in rows.tolist()], np.int64)
@@ -129,7 +141,7 @@ class MazeModel:
         batch.data[_FRAMES] = _Frames(rows, views)
 
     def _render(self, batch: StageBatch) -> None:
-        """DEFERRED: the pictures of all rows that are still there."""
+        """DEFERRED: render the frames of all rows whose session is still attached."""
         frames: _Frames = batch.data[_FRAMES]
         sessions = [batch.session_at(row) for row in frames.rows.tolist()]
         present = np.flatnonzero([session is not None for session in sessions])
@@ -156,5 +168,5 @@ def _seed_in(context: Mapping[str, Any]) -> int:
 def _theme_in(given: Mapping[str, Any]) -> Theme:
     prompt = given.get("prompt")
     if prompt is not None and not isinstance(prompt, str):
-        raise ValueError(f"prompt must be a text, got {brief(prompt)}")
+        raise ValueError(f"prompt must be a string, got {brief(prompt)}")
     return theme_of(prompt or "")

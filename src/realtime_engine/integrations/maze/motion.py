@@ -1,4 +1,7 @@
-"""How visitors and orbs move: batched over rows, in pure array code without a sum whose order depends on the batch."""
+"""Motion of visitors and orbs, batched over rows.
+
+No result depends on the composition of the batch: there are no sums over rows.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +17,21 @@ from .grid import HEADINGS, SIZE
 from .world import World
 
 ORBS = 8
-"""Orbs in each world."""
+"""Number of orbs per world."""
 ANGLES = 1 << 16
-"""Steps of a full turn in the tables of sines and cosines."""
+"""Entries of the sine table per full turn."""
 RADIUS = 0.28
 """Half the width of a visitor, in cells."""
 MAX_PITCH = 0.3
-"""How far the horizon moves from the middle, in picture heights."""
+"""Largest offset of the horizon from the center, in picture heights."""
 
-_WALK, _RUN = 2.1, 3.6  # cells a second
-_TURN = 0.3  # turns a second
-_START_TAU, _TURN_TAU = 0.11, 0.07  # seconds until 63 % of a wanted speed is there
+_WALK, _RUN = 2.1, 3.6  # cells per second
+_TURN = 0.3  # turns per second
+_START_TAU, _TURN_TAU = 0.11, 0.07  # time constants of speed changes in seconds
 _TURNS_PER_PIXEL = 1 / 2600
 _PITCH_PER_PIXEL = 1 / 900
-_FASTEST_POINTER = 5000.0  # pixels a chunk
-_MAX_MOVE = 0.2  # cells; less than RADIUS, so that no wall is jumped
+_MAX_POINTER_TRAVEL = 5000.0  # pixels per chunk
+_MAX_MOVE = 0.2  # cells; less than RADIUS, so that no visitor passes through a wall
 _ORB_SPEED, _ORB_TAU = (0.45, 0.95), 0.35
 _STEP = np.array(HEADINGS, np.int64)
 _SINE = np.sin(np.arange(ANGLES) * (2 * math.pi / ANGLES))
@@ -52,23 +55,29 @@ Records = NDArray[np.void]
 
 
 def sine(turns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Sine of an angle in turns, from a table: the same bits whatever the shape."""
+    """Return the sine of an angle in turns, from a table: bit-identical for every array shape."""
     values: NDArray[np.float64] = _SINE.take(np.floor(turns * ANGLES).astype(np.int64) & (ANGLES - 1))
     return values
 
 
 def cosine(turns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Cosine of an angle in turns."""
+    """Return the cosine of an angle in turns."""
     return sine(turns + 0.25)
 
 
 class Controls:
-    """What the visitors want, one entry a row of the batch.
+    """Controls of n visitors, one entry per row of the batch.
+
+    Args:
+        conditioning: the conditioning of each row.
 
     Attributes:
         forward, strafe, turn: (n,) float64 in [-1, 1]; right is positive.
         run: (n,) bool.
         pointer: (n, 2) float64, pixels of pointer movement to the right and down since the last chunk.
+
+    Raises:
+        ValueError: a value is not a number.
     """
 
     def __init__(self, conditioning: Sequence[Mapping[str, Any]]) -> None:
@@ -87,7 +96,7 @@ class Controls:
         run: NDArray[np.bool_],
         pointer: NDArray[np.float64],
     ) -> Controls:
-        """Controls that are arrays already."""
+        """Create controls from arrays."""
         controls = cls([])
         controls.forward, controls.strafe, controls.turn = forward, strafe, turn
         controls.run, controls.pointer = run, pointer
@@ -113,11 +122,11 @@ def _pointer(events: Sequence[Any] | None) -> tuple[float, float]:
 
 def _total(moves: Sequence[Mapping[str, Any]], name: str) -> float:
     total = sum(_number(move.get(name, 0.0), name) for move in moves)
-    return min(max(total, -_FASTEST_POINTER), _FASTEST_POINTER)
+    return min(max(total, -_MAX_POINTER_TRAVEL), _MAX_POINTER_TRAVEL)
 
 
 class Motion:
-    """Moves one frame on; ``frame_s`` is the length of a frame in seconds."""
+    """Advances visitors and orbs by one frame of ``frame_s`` seconds."""
 
     def __init__(self, frame_s: float) -> None:
         self._substeps = max(1, math.ceil(_RUN * math.sqrt(2) * frame_s / _MAX_MOVE))
@@ -127,13 +136,13 @@ class Motion:
         self._orb_gain = 1 - math.exp(-frame_s / _ORB_TAU)
 
     def look(self, visitors: Records, controls: Controls) -> None:
-        """Apply pointer movement, once a chunk."""
+        """Apply pointer movement, once per chunk."""
         visitors["yaw"] += controls.pointer[:, 0] * _TURNS_PER_PIXEL
         pitch = visitors["pitch"] - controls.pointer[:, 1] * _PITCH_PER_PIXEL
         visitors["pitch"] = np.clip(pitch, -MAX_PITCH, MAX_PITCH)
 
     def walk(self, visitors: Records, controls: Controls, solid: NDArray[np.bool_]) -> None:
-        """Turn and walk for one frame, sliding along walls; ``solid`` is (n, SIZE * SIZE)."""
+        """Turn and move visitors for one frame, sliding along walls; ``solid`` is (n, SIZE * SIZE)."""
         frame_s = self._frame_s
         visitors["spin"] += (controls.turn * _TURN - visitors["spin"]) * self._turn_gain
         yaw = visitors["yaw"] + visitors["spin"] * frame_s
@@ -150,7 +159,7 @@ class Motion:
             visitors["y"] = _slide(visitors["y"], visitors["x"], move_y, solid, (SIZE, 1))
 
     def drift(self, orbs: Records, turns: NDArray[np.uint8]) -> None:
-        """Move the orbs, (n, ORBS), for one frame; ``turns`` is (n, SIZE * SIZE, 4, 4)."""
+        """Move (n, ORBS) orbs for one frame; ``turns`` is (n, SIZE * SIZE, 4, 4)."""
         along = orbs["along"] + orbs["speed"] * self._frame_s
         arrived = along >= 1.0
         orbs["along"] = along - arrived
@@ -174,7 +183,7 @@ def _slide(
     solid: NDArray[np.bool_],
     strides: tuple[int, int],
 ) -> NDArray[np.float64]:
-    """Move along one axis, stopping at a wall; ``strides`` are those of this axis and of the other one in ``solid``."""
+    """Move along one axis, stopping at walls; ``strides`` are the strides in ``solid`` of this axis and the other."""
     wanted = at + move
     right = move > 0
     front = np.where(right, wanted + RADIUS, wanted - RADIUS)
@@ -195,7 +204,7 @@ def _path(orbs: Records) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def first_visitor(world: World) -> Records:
-    """A visitor of a world before the first frame: a 0-d record at the start, at rest."""
+    """Return the initial visitor of a world: a 0-d record at the start cell, at rest."""
     visitor = np.zeros((), VISITOR)
     visitor["x"], visitor["y"] = (coordinate + 0.5 for coordinate in world.grid.start)
     visitor["yaw"] = world.grid.heading / 4
@@ -203,7 +212,7 @@ def first_visitor(world: World) -> Records:
 
 
 def first_orbs(world: World, seed: int) -> Records:
-    """(ORBS,) orbs of a world before the first frame; the first of them hovers in the visitor's view."""
+    """Return the (ORBS,) initial orbs of a world; the first is in view of the visitor."""
     random = np.random.default_rng([seed, 1])
     orbs = np.zeros(ORBS, ORB)
     solid = world.grid.solid

@@ -1,4 +1,4 @@
-"""Themes: from free text to colours."""
+"""Themes: maps free text to colors."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from .textures import LEVELS, MATERIALS, ONE, STEPS
 
 FOGS = 64
-"""Steps from a clear view (0) to nothing but fog."""
+"""Steps from a clear view (0) to full fog."""
 TABLE_SIZE = FOGS * MATERIALS * LEVELS
-ORB_COLOURS = 3
+ORB_COLORS = 3
 
 Rgb = tuple[float, float, float]
 _GAMMA = 2.2
@@ -24,17 +24,17 @@ _GAMMA = 2.2
 
 @dataclass(frozen=True)
 class Theme:
-    """Colours as sRGB in 0..1.
+    """Colors of a world, as sRGB in 0..1.
 
     Attributes:
         materials: in the order of the materials in ``textures``: brick, cobble, panels, planks, flagstone, mosaic,
             coffer, lamp.
-        shadow: what every material tends to where it is dark.
-        fog: colour of the distance.
+        shadow: color of all materials in the dark.
+        fog: color of the fog.
         density: fog per cell of distance.
-        orbs: colours of the orbs.
+        orbs: colors of the orbs.
         exposure: factor on all light.
-        contrast: exponent on all light; below 1 the dark parts are lifted.
+        contrast: exponent on all light; below 1, dark areas become brighter.
     """
 
     materials: tuple[Rgb, ...]
@@ -47,7 +47,7 @@ class Theme:
 
     @property
     def lookup(self) -> NDArray[np.uint32]:
-        """(TABLE_SIZE,) colours as R, G, B, 255 in memory order, by fog, material and level."""
+        """Colors by fog, material and level, (TABLE_SIZE,), as R, G, B, 255 in memory order."""
         return _lookup(self)
 
 
@@ -71,7 +71,7 @@ DUNGEON = _theme(
     1.15,
     0.9,
 )
-"""The look of a world without a prompt."""
+"""Theme of an empty prompt."""
 
 THEMES = {
     "ice": _theme(
@@ -99,11 +99,11 @@ THEMES = {
         "b03a98", "f9b8de", 0.08, "ff5aa8 5ae0ff ffe85a", 1.15, 0.62,
     ),
 }  # fmt: skip
-"""Words that are known, each with its look."""
+"""Known words and their themes."""
 
 
 def theme_of(prompt: str) -> Theme:
-    """The look that a text asks for: the mean of the known words in it, else colours that follow from its letters."""
+    """Return the theme of a text: the mean of its known words, or colors derived from a hash of its letters."""
     words = re.findall(r"\w+", prompt.lower())
     if not words:
         return DUNGEON
@@ -116,7 +116,7 @@ def theme_of(prompt: str) -> Theme:
 
 
 def _numbers(text: str) -> list[float]:
-    """Sixteen numbers in 0..1 that depend on every letter."""
+    """Return 16 numbers in 0..1 from a hash of the text."""
     return [byte / 255 for byte in hashlib.blake2b(text.encode(), digest_size=16).digest()]
 
 
@@ -146,13 +146,13 @@ def _invented(text: str) -> Theme:
 
 
 def _mean(themes: list[Theme]) -> Theme:
-    def mix(*colours: Rgb) -> Rgb:
-        red, green, blue = (sum(channel) / len(colours) for channel in zip(*colours, strict=True))
+    def mix(*colors: Rgb) -> Rgb:
+        red, green, blue = (sum(channel) / len(colors) for channel in zip(*colors, strict=True))
         return red, green, blue
 
-    first, second, third = (mix(*colours) for colours in zip(*(theme.orbs for theme in themes), strict=True))
+    first, second, third = (mix(*colors) for colors in zip(*(theme.orbs for theme in themes), strict=True))
     return Theme(
-        materials=tuple(mix(*colours) for colours in zip(*(theme.materials for theme in themes), strict=True)),
+        materials=tuple(mix(*colors) for colors in zip(*(theme.materials for theme in themes), strict=True)),
         shadow=mix(*(theme.shadow for theme in themes)),
         fog=mix(*(theme.fog for theme in themes)),
         density=sum(theme.density for theme in themes) / len(themes),
@@ -163,16 +163,16 @@ def _mean(themes: list[Theme]) -> Theme:
 
 
 def _hinted(theme: Theme, text: str) -> Theme:
-    """Turn each material's hue a little, so that no two texts look quite the same."""
+    """Shift the hue of each material slightly, so that different texts have different colors."""
     turned = []
-    for colour, number in zip(theme.materials, _numbers(text), strict=False):
-        hue, saturation, value = colorsys.rgb_to_hsv(*colour)
+    for color, number in zip(theme.materials, _numbers(text), strict=False):
+        hue, saturation, value = colorsys.rgb_to_hsv(*color)
         turned.append(_hsv(hue + 0.07 * (number - 0.5), saturation, value))
     return replace(theme, materials=tuple(turned))
 
 
-def _linear(colour: Rgb) -> NDArray[np.float32]:
-    linear: NDArray[np.float32] = np.array(colour, np.float32) ** np.float32(_GAMMA)
+def _linear(color: Rgb) -> NDArray[np.float32]:
+    linear: NDArray[np.float32] = np.array(color, np.float32) ** np.float32(_GAMMA)
     return linear
 
 
@@ -181,9 +181,9 @@ def _lookup(theme: Theme) -> NDArray[np.uint32]:
     doublings = (np.arange(LEVELS, dtype=np.float32) - ONE) / STEPS * np.float32(theme.contrast)
     light = np.exp2(doublings)[:, None] * np.float32(theme.exposure)
     shade = np.clip(light * 1.6, 0, 1)
-    tint = np.stack([_linear(colour) for colour in theme.materials])[:, None, :]
+    tint = np.stack([_linear(color) for color in theme.materials])[:, None, :]
     lit = light * (tint * shade + _linear(theme.shadow) * (1 - shade))  # (MATERIALS, LEVELS, 3)
-    lit = 1.55 * lit / (1 + 0.75 * lit)  # a soft shoulder instead of clipped highlights
+    lit = 1.55 * lit / (1 + 0.75 * lit)  # compress highlights instead of clipping them
     clear = np.linspace(1, 0, FOGS, dtype=np.float32)[:, None, None, None]
     lamp_clear = np.sqrt(clear)  # lamps shine through fog
     veil = np.broadcast_to(clear, (FOGS, MATERIALS, 1, 1)).copy()

@@ -1,4 +1,4 @@
-"""What each column of the picture sees: the nearest wall, found by meeting all grid lines at once."""
+"""Ray casting: finds the nearest wall of each picture column by intersecting all grid lines at once."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ Bools = NDArray[np.bool_]
 
 NEAREST = 0.02
 _FAR = np.float32(1e6)
-_LINES = np.arange(1, SIZE, dtype=np.float32)[:, None]  # the border cells are wall, so lines 0 and SIZE are never met
+_LINES = np.arange(1, SIZE, dtype=np.float32)[
+    :, None
+]  # the border cells are wall, so lines 0 and SIZE are never reached
 
 
 @dataclass(frozen=True)
-class PictureEncoder:
-    """Where the visitors of a batch of n look from; every array is (n, 1).
+class Viewpoints:
+    """Camera poses of n visitors; every array is (n, 1) float32.
 
-    ``x`` and ``y`` in cells, ``cos`` and ``sin`` of the yaw, all float32.
+    Attributes:
+        x, y: position in cells.
+        cos, sin: cosine and sine of the yaw.
     """
 
     x: Floats
@@ -32,15 +36,15 @@ class PictureEncoder:
 
 @dataclass(frozen=True)
 class Hits:
-    """The wall that each column meets; every array is (n, columns).
+    """The nearest wall of each column; every array is (n, columns).
 
     Attributes:
         distance: along the view axis, in cells.
-        x, y: the point, in cells.
-        ray_x, ray_y: the ray, scaled so that its part along the view axis is 1.
-        upright: the wall lies on a line of constant x, else of constant y.
+        x, y: hit point in cells.
+        ray_x, ray_y: ray direction, scaled to a component of 1 along the view axis.
+        upright: whether the wall face has constant x, else constant y.
         cell: index of the wall cell, ``y * SIZE + x``.
-        along: 0 to 1 over the face, from left to right as it is seen.
+        along: position on the face, 0 to 1 from left to right as seen.
     """
 
     distance: Floats
@@ -53,20 +57,21 @@ class Hits:
     along: Floats
 
 
-def cast_rays(eyes: PictureEncoder, tangents: Floats, solid: Bools) -> Hits:
-    """Meet the walls.
+def cast_rays(viewpoints: Viewpoints, tangents: Floats, solid: Bools) -> Hits:
+    """Return the nearest wall of each column.
 
     Args:
+        viewpoints: camera poses of n visitors.
         tangents: (columns,) tangent of the angle between each column and the view axis; right is positive.
-        solid: (n, SIZE * SIZE).
+        solid: (n, SIZE * SIZE) wall cells.
     """
-    ray_x = _never_zero(eyes.cos - eyes.sin * tangents)
-    ray_y = _never_zero(eyes.sin + eyes.cos * tangents)
-    to_x = _nearest(eyes.x, eyes.y, ray_x, ray_y, solid, 1, SIZE)
-    to_y = _nearest(eyes.y, eyes.x, ray_y, ray_x, solid, SIZE, 1)
+    ray_x = _never_zero(viewpoints.cos - viewpoints.sin * tangents)
+    ray_y = _never_zero(viewpoints.sin + viewpoints.cos * tangents)
+    to_x = _nearest(viewpoints.x, viewpoints.y, ray_x, ray_y, solid, 1, SIZE)
+    to_y = _nearest(viewpoints.y, viewpoints.x, ray_y, ray_x, solid, SIZE, 1)
     upright = to_x <= to_y
     distance = np.minimum(np.minimum(to_x, to_y), _FAR)
-    x, y = eyes.x + distance * ray_x, eyes.y + distance * ray_y
+    x, y = viewpoints.x + distance * ray_x, viewpoints.y + distance * ray_y
     right, down = ray_x > 0, ray_y > 0
     cell_x = np.where(upright, np.rint(x) - ~right, np.floor(x)).astype(np.int32)
     cell_y = np.where(upright, np.floor(y), np.rint(y) - ~down).astype(np.int32)
@@ -83,7 +88,7 @@ def _never_zero(ray: Floats) -> Floats:
 def _nearest(
     start: Floats, across: Floats, ray: Floats, ray_across: Floats, solid: Bools, stride: int, stride_across: int
 ) -> Floats:
-    """(n, columns) distance to the first wall that lies on a grid line of one axis."""
+    """Return the (n, columns) distance to the nearest wall face on the grid lines of one axis."""
     distance = (_LINES - start[:, None]) * (1 / ray)[:, None]  # (n, lines, columns)
     place = across[:, None] + distance * ray_across[:, None]
     cell_across = np.clip(place, 0, SIZE - 1).astype(np.int32)

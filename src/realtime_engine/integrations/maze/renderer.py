@@ -1,8 +1,8 @@
-"""One batched render for all worlds: columns for the walls, rows for floor and ceiling, two table look-ups a pixel.
+"""Batched renderer: columns for walls, rows for floor and ceiling, two table look-ups per pixel.
 
-Every pixel gets the index of a texel first; the texel (material and brightness) plus what fog and light add is the
-index of a colour in the theme's table. What is computed in floating point is computed element by element, so that a
-picture has the same bits in every batch.
+Each pixel is first assigned a texel index. The texel (material and brightness) plus the offsets of fog and light is an
+index into the color table of the theme. Floating-point math is element-wise only, so a picture is bit-identical in
+every batch.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from .grid import SIZE
 from .motion import Records, cosine, sine
-from .palette import ORB_COLOURS, TABLE_SIZE, Theme
-from .rays import Floats, Hits, PictureEncoder, cast_rays
+from .palette import ORB_COLORS, TABLE_SIZE, Theme
+from .rays import Floats, Hits, Viewpoints, cast_rays
 from .shading import MAX_VISIBLE, Shading
-from .sprites import PROFILE, Orbs, draw_orbs, glow_table, light_on_walls, see_orbs
+from .sprites import PROFILE, Orbs, draw_orbs, glow_table, light_on_walls, project_orbs
 from .textures import LEVELS, TILE_SIDE, WALL_KINDS, WALL_SIDE, Levels, halve, wall_textures
 from .world import ATLAS_ROWS, LIGHT_SIDE, MIPS, STRIDE, World, mip_origin
 
@@ -27,21 +27,21 @@ FIELD = 0.78
 """Focal length in picture widths: a view of 65 degrees."""
 
 _WALL_MIPS = 8
-_WALL_FRACTION = 11  # bits behind the point of a texel index along a column
-_FLAT_FRACTION = 16  # bits behind the point of a texel column along a row; those of a texel row are log2(STRIDE)
+_WALL_FRACTION = 11  # fraction bits of a texel index along a column
+_FLAT_FRACTION = 16  # fraction bits of a texel column along a row; a texel row has log2(STRIDE)
 _ATLAS = ATLAS_ROWS * STRIDE
-SIDE_SHADE = -5  # levels on walls of constant y, so that corners show
-SHARP_WALL, SHARP_FLAT = np.float32(1.35), np.float32(1.8)  # the next mip is taken at 2 / this texels a pixel
-LIGHT_OFFSET = np.float32(0.13)  # cells in front of a wall where its light is looked up
+SIDE_SHADE = -5  # levels added to walls of constant y, to make corners visible
+SHARP_WALL, SHARP_FLAT = np.float32(1.35), np.float32(1.8)  # the next mip is used from 2 / this texels per pixel
+LIGHT_OFFSET = np.float32(0.13)  # cells in front of a wall, where its light is sampled
 DARKEST, BRIGHTEST = -44, 22
-_PADDING = 4  # rows of the output between two pictures that are resampled together
+_PADDING = 4  # output rows between two pictures that are resampled together
 
 Ints = NDArray[np.int32]
 
 
 @dataclass(frozen=True)
 class View:
-    """What the visitors of a batch see at one moment: records of n visitors and of (n, ORBS) orbs."""
+    """The dynamic content of a frame: records of n visitors and of (n, ORBS) orbs."""
 
     visitors: Records
     orbs: Records
@@ -49,10 +49,10 @@ class View:
 
 @dataclass(frozen=True)
 class _Columns:
-    """The wall part of a picture; every array is (n, 1, width).
+    """The walls of a picture; every array is (n, 1, width).
 
-    ``half`` the wall's half height in pixels; ``start`` and ``step`` a texel index as a fixed-point function of the
-    row; ``shade`` what fog and light add to a texel.
+    ``half`` is half the wall height in pixels; ``start`` and ``step`` give the texel index as a fixed-point linear
+    function of the row; ``shade`` is the offset of fog and light.
     """
 
     half: Floats
@@ -63,9 +63,10 @@ class _Columns:
 
 @dataclass(frozen=True)
 class _Rows:
-    """The floor and ceiling part of a picture; every array is (n, height, 1).
+    """Floor and ceiling of a picture; every array is (n, height, 1).
 
-    ``x``, ``dx``, ``y``, ``dy`` texel column and row as fixed-point functions of the column; ``base`` the first texel.
+    ``x``, ``dx``, ``y``, ``dy`` give texel column and row as fixed-point linear functions of the picture column;
+    ``base`` is the first texel.
     """
 
     below: Floats
@@ -78,12 +79,12 @@ class _Rows:
 
 
 class Renderer:
-    """Holds worlds and themes in rows, and renders any of them together.
+    """Stores worlds and themes in rows and renders any subset of rows in one batch.
 
     Args:
-        rows: worlds that it can hold.
-        width, height: of the output, in pixels; multiples of 4.
-        walls: (WALL_KINDS, WALL_SIDE, WALL_SIDE) levels, indexed [kind, u, v]; without, those of the maze.
+        rows: number of rows.
+        width, height: size of the output in pixels; multiples of 4.
+        walls: (WALL_KINDS, WALL_SIDE, WALL_SIDE) levels, indexed [kind, u, v]; default: the textures of the maze.
     """
 
     def __init__(self, rows: int, width: int, height: int, walls: Levels | None = None) -> None:
@@ -101,13 +102,13 @@ class Renderer:
         self._texels[: len(atlas)] = atlas
         self._kinds = np.ones((rows, SIZE * SIZE), np.uint8)
         self._light = np.zeros((rows, LIGHT_SIDE * LIGHT_SIDE), np.int16)
-        self._colours = np.zeros((rows, TABLE_SIZE), np.uint32)
+        self._colors = np.zeros((rows, TABLE_SIZE), np.uint32)
         self._shading = Shading(rows)
-        self._glow = np.zeros((rows, 2, ORB_COLOURS, PROFILE, 4), np.uint8)
+        self._glow = np.zeros((rows, 2, ORB_COLORS, PROFILE, 4), np.uint8)
         self._workspace = _Workspace()
 
     def set_world(self, row: int, world: World) -> None:
-        """Show this world in ``row``."""
+        """Set the world of a row."""
         start = self._flats + row * 2 * _ATLAS
         self._texels[start : start + _ATLAS] = world.floor.ravel()
         self._texels[start + _ATLAS : start + 2 * _ATLAS] = world.ceiling.ravel()
@@ -115,25 +116,25 @@ class Renderer:
         self._light[row] = world.light.ravel()
 
     def set_theme(self, row: int, theme: Theme) -> None:
-        """Show the world in ``row`` in these colours."""
-        self._colours[row] = theme.lookup
+        """Set the theme of a row."""
+        self._colors[row] = theme.lookup
         self._shading.set_density(row, theme.density)
         self._glow[row] = glow_table(theme)
 
     def render(self, rows: NDArray[np.int64], view: View) -> NDArray[np.uint8]:
-        """(n, height, width, 3) RGB for the worlds in ``rows``; a view of a workspace that the next call overwrites."""
-        eyes = _eyes(view.visitors)
-        hits = cast_rays(eyes, self._tangents, self._kinds[rows] > 0)
-        orbs = see_orbs(view.orbs, eyes)
+        """Render ``rows``; return (n, height, width, 3) RGB, a view of a workspace that the next call overwrites."""
+        viewpoints = _viewpoints(view.visitors)
+        hits = cast_rays(viewpoints, self._tangents, self._kinds[rows] > 0)
+        orbs = project_orbs(view.orbs, viewpoints)
         horizon = (self._middle + view.visitors["pitch"] * (self.height * 0.75)).astype(np.float32)
         columns = self._columns(rows, hits, orbs, horizon)
-        picture = self._paint(rows, columns, self._rows(rows, eyes, horizon))
+        picture = self._paint(rows, columns, self._rows(rows, viewpoints, horizon))
         clear = self._shading.clear(rows, orbs.depth)
         draw_orbs(picture, orbs, hits.distance, horizon, float(self._focal), clear, self._glow[rows])
         return self._resample(picture)
 
     def _columns(self, rows: NDArray[np.int64], hits: Hits, orbs: Orbs, horizon: Floats) -> _Columns:
-        height = self._focal / hits.distance  # pixels, of a wall one cell high
+        height = self._focal / hits.distance  # wall height in pixels
         facing = np.abs(np.where(hits.upright, hits.ray_x, hits.ray_y))
         mip = _mip(WALL_SIDE / (height * np.sqrt(facing)) * SHARP_WALL, _WALL_MIPS)
         side = WALL_SIDE >> mip
@@ -162,30 +163,30 @@ class Renderer:
         light: NDArray[np.int16] = self._light.ravel().take(place + start, mode="clip")
         return light
 
-    def _rows(self, rows: NDArray[np.int64], eyes: PictureEncoder, horizon: Floats) -> _Rows:
+    def _rows(self, rows: NDArray[np.int64], viewpoints: Viewpoints, horizon: Floats) -> _Rows:
         below = self._down - horizon[:, None]  # (n, height), negative on the ceiling
         flat = np.maximum(np.abs(below), self._focal * np.float32(0.5 / MAX_VISIBLE))
         distance = self._focal * np.float32(0.5) / flat
         across, deep = distance / self._focal, distance / flat
         mip = _mip(TILE_SIDE * np.sqrt(across * deep) * SHARP_FLAT, MIPS)
         texels = (TILE_SIDE >> mip) * 1.0
-        zero = self._tangents[self._inner_width // 2]  # the column from which the others count
-        ray_x, ray_y = eyes.cos - eyes.sin * zero, eyes.sin + eyes.cos * zero
+        zero = self._tangents[self._inner_width // 2]  # the reference column
+        ray_x, ray_y = viewpoints.cos - viewpoints.sin * zero, viewpoints.sin + viewpoints.cos * zero
         one_x, one_y = texels * (1 << _FLAT_FRACTION), texels * STRIDE
         shade = self._shading.fog(rows, distance) + self._shading.torch(distance)
         atlas = self._flats + (rows[:, None] * 2 + (below < 0)) * _ATLAS
         return _Rows(
             below=below[..., None],
-            x=_fixed((eyes.x + distance * ray_x) * one_x),
-            dx=_fixed(-across * eyes.sin * one_x),
-            y=_fixed((eyes.y + distance * ray_y) * one_y),
-            dy=_fixed(across * eyes.cos * one_y),
+            x=_fixed((viewpoints.x + distance * ray_x) * one_x),
+            dx=_fixed(-across * viewpoints.sin * one_x),
+            y=_fixed((viewpoints.y + distance * ray_y) * one_y),
+            dy=_fixed(across * viewpoints.cos * one_y),
             base=(atlas + _MIP_ORIGINS.take(mip)).astype(np.int32)[..., None],
             shade=shade[..., None],
         )
 
     def _paint(self, rows: NDArray[np.int64], columns: _Columns, flats: _Rows) -> NDArray[np.uint32]:
-        """(n, height, width) colours, in bands of rows that are each about one picture's size: those stay in cache."""
+        """Return (n, height, width) colors, computed in bands of about one picture's size to stay in cache."""
         count = len(rows)
         picture = self._workspace.take("picture", (count, self._inner_height, self._inner_width), np.uint32)
         table = (rows * TABLE_SIZE)[:, None, None]
@@ -203,7 +204,7 @@ class Renderer:
         index, other = take("index", shape, np.int32), take("other", shape, np.int32)
         wall = take("wall", shape, np.bool_)
         shade, texel = take("shade", shape, np.uint16), take("texel", shape, np.uint16)
-        colour, entry = take("colour", shape, np.uint32), take("entry", shape, np.int64)
+        color, entry = take("color", shape, np.uint32), take("entry", shape, np.int64)
 
         np.multiply(flats.dx[:, here], self._across, out=index)
         index += flats.x[:, here]
@@ -223,11 +224,11 @@ class Renderer:
         self._texels.take(index, out=texel, mode="clip")
         texel += shade
         np.add(texel, table, out=entry)
-        self._colours.ravel().take(entry, out=colour, mode="clip")
-        picture[...] = colour
+        self._colors.ravel().take(entry, out=color, mode="clip")
+        picture[...] = color
 
     def _resample(self, picture: NDArray[np.uint32]) -> NDArray[np.uint8]:
-        """Bilinear enlargement of all pictures in one call, as one tall image; what blends two of them is cut off."""
+        """Enlarge all pictures bilinearly as one tall image; padding rows, which blend two pictures, are cut off."""
         count, height, width = picture.shape
         take = self._workspace.take
         small = take("small", (count * height, width, 3), np.uint8)
@@ -239,7 +240,7 @@ class Renderer:
 
 
 class _Workspace:
-    """Named buffers that grow with the largest batch and are used again."""
+    """Named, reusable buffers that grow with the largest batch."""
 
     def __init__(self) -> None:
         self._buffers: dict[str, NDArray[Any]] = {}
@@ -255,17 +256,17 @@ class _Workspace:
 _MIP_ORIGINS = np.array([mip_origin(mip) for mip in range(MIPS)], np.int64)
 
 
-def _eyes(visitors: Records) -> PictureEncoder:
+def _viewpoints(visitors: Records) -> Viewpoints:
     x, y, cos, sin = (
         values.astype(np.float32)[:, None]
         for values in (visitors["x"], visitors["y"], cosine(visitors["yaw"]), sine(visitors["yaw"]))
     )
-    return PictureEncoder(x, y, cos, sin)
+    return Viewpoints(x, y, cos, sin)
 
 
-def _mip(texels_a_pixel: Floats, mips: int) -> Ints:
-    """The mip for a density: its binary exponent, which is exact whatever the batch."""
-    exponent = np.frexp(texels_a_pixel)[1] - 1
+def _mip(texels_per_pixel: Floats, mips: int) -> Ints:
+    """Return the mip of a texel density: its binary exponent, which is exact."""
+    exponent = np.frexp(texels_per_pixel)[1] - 1
     mip: Ints = np.clip(exponent, 0, mips - 1).astype(np.int32)
     return mip
 
@@ -276,7 +277,7 @@ def _fixed(values: NDArray[np.floating[Any]]) -> Ints:
 
 
 def _wall_atlas(textures: Levels) -> tuple[NDArray[np.uint16], Ints]:
-    """All wall textures with their mips as one flat array, and where each [kind, mip] begins in it."""
+    """Return all wall textures with their mips as one flat array, and the start of each [kind, mip] in it."""
     parts: list[NDArray[np.uint16]] = []
     bases: list[int] = []
     end = 0

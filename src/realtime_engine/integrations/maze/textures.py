@@ -1,7 +1,7 @@
-"""Wall, floor and ceiling textures, generated in code, as logarithmic brightness without colour.
+"""Procedural wall, floor and ceiling textures of logarithmic brightness.
 
-A texel is a *level*: ``ONE + STEPS * log2(brightness)``. Light then adds instead of multiplying, and a theme is only
-a table from material and level to colour.
+A texel is a *level*: ``ONE + STEPS * log2(brightness)``. Light is therefore added rather than multiplied, and a theme
+is a table from material and level to color.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ from numpy.typing import NDArray
 ONE = 96
 """The level of brightness 1."""
 STEPS = 16
-"""Levels for each doubling of brightness."""
+"""Levels per doubling of brightness."""
 LEVELS = 128
-"""Levels of one material."""
+"""Number of levels per material."""
 WALL_KINDS = 4
 """Brick, cobble, panels, planks: materials 0 to 3."""
 FLAGSTONE, MOSAIC, COFFER, LAMP = range(WALL_KINDS, WALL_KINDS + 4)
 """Materials of floors, ceilings and lamps."""
 MATERIALS = WALL_KINDS + 4
 WALL_SIDE = 256
-"""Texels along each side of a wall texture."""
+"""Texels per side of a wall texture."""
 TILE_SIDE = 64
-"""Texels along each side of a floor or ceiling cell."""
+"""Texels per side of a floor or ceiling cell."""
 
 Plane = NDArray[np.float64]
 Levels = NDArray[np.uint8]
-_DARKEST, _BRIGHTEST = 46, 104  # leaves room for light to take off and to add
+_DARKEST, _BRIGHTEST = 46, 104  # leaves headroom for light in both directions
 
 
 def to_levels(brightness: Plane) -> Plane:
-    """Brightness to levels, not yet rounded."""
+    """Convert brightness to levels, not rounded."""
     levels: Plane = ONE + STEPS * np.log2(np.maximum(brightness, 1e-3))
     return levels
 
 
 @lru_cache(maxsize=1)
 def wall_textures() -> Levels:
-    """(WALL_KINDS, WALL_SIDE, WALL_SIDE) levels, indexed [kind, u, v]; v = 0 is the top."""
+    """Return (WALL_KINDS, WALL_SIDE, WALL_SIDE) levels, indexed [kind, u, v]; v = 0 is the top."""
     random = np.random.default_rng(7)
     planes = [_brick(random), _cobble(random), _panels(random), _planks(random)]
     worn = [_finish(plane * _footing(), random) for plane in planes]
@@ -49,7 +49,7 @@ def wall_textures() -> Levels:
 
 @lru_cache(maxsize=1)
 def flat_textures() -> dict[int, Levels]:
-    """Material -> (TILE_SIDE, TILE_SIDE) levels of one cell of floor or ceiling, indexed [y, x]."""
+    """Return material -> (TILE_SIDE, TILE_SIDE) levels of one floor or ceiling cell, indexed [y, x]."""
     random = np.random.default_rng(11)
     planes = {
         FLAGSTONE: _flagstone(random),
@@ -60,7 +60,7 @@ def flat_textures() -> dict[int, Levels]:
 
 
 def lamp_mask() -> Plane:
-    """(TILE_SIDE, TILE_SIDE) brightness of a round lamp in the middle of a ceiling cell; 0 outside it."""
+    """Return (TILE_SIDE, TILE_SIDE) brightness of a round lamp at the center of a ceiling cell; 0 outside it."""
     y, x = (np.mgrid[:TILE_SIDE, :TILE_SIDE] + 0.5) / TILE_SIDE - 0.5
     radius = np.hypot(x, y)
     rings = 1.5 + 1.6 * np.clip(1 - radius / 0.2, 0, 1)
@@ -68,7 +68,7 @@ def lamp_mask() -> Plane:
 
 
 def halve(levels: NDArray[np.uint16]) -> NDArray[np.uint16]:
-    """The next mip: means over 2 x 2 texels, the material being that of the first of the four."""
+    """Return the next mip: means over 2 x 2 texels, with the material of the first texel."""
     low = levels & (LEVELS - 1)
     mean = (low[0::2, 0::2] + low[1::2, 0::2] + low[0::2, 1::2] + low[1::2, 1::2] + 2) >> 2
     material = levels[0::2, 0::2] & ~np.uint16(LEVELS - 1)
@@ -87,13 +87,13 @@ def _axes(side: int) -> tuple[Plane, Plane]:
 
 
 def _footing() -> Plane:
-    """Ambient occlusion along the top and the bottom of a wall."""
+    """Return the ambient occlusion at the top and bottom of a wall."""
     _, v = _axes(WALL_SIDE)
     return 1.0 - 0.55 * np.exp(-(1 - v) / 0.07) - 0.4 * np.exp(-v / 0.06)
 
 
 def _noise(side: int, cells: int, random: np.random.Generator, octaves: int = 4) -> Plane:
-    """Periodic value noise in [0, 1] with ``octaves`` octaves (smoothstep between lattice values)."""
+    """Return periodic value noise in [0, 1] with ``octaves`` octaves (smoothstep between lattice values)."""
     total, weight, scale = np.zeros((side, side)), 0.0, 1.0
     for _ in range(octaves):
         lattice = random.random((cells, cells))
@@ -109,7 +109,7 @@ def _noise(side: int, cells: int, random: np.random.Generator, octaves: int = 4)
 
 
 def _relief(height: Plane, strength: float) -> Plane:
-    """Brightness of a height field lit from the upper left, about 1 on the flat."""
+    """Return the brightness of a height field lit from the upper left, about 1 where flat."""
     strength = strength * len(height) / 128  # slopes are differences between texels
     slope_u = np.roll(height, -1, 1) - np.roll(height, 1, 1)
     slope_v = np.roll(height, -1, 0) - np.roll(height, 1, 0)
@@ -118,7 +118,7 @@ def _relief(height: Plane, strength: float) -> Plane:
 
 
 def _edge(local: Plane, size: float, width: float) -> Plane:
-    """0 at the rim of a cell of ``size``, 1 from ``width`` inwards; ``local`` runs over the cell."""
+    """Return 0 at the rim of a cell of ``size``, rising to 1 at ``width`` inwards; ``local`` is the coordinate."""
     rim: Plane = np.clip(np.minimum(local, size - local) / width, 0, 1)
     return rim
 
@@ -126,7 +126,7 @@ def _edge(local: Plane, size: float, width: float) -> Plane:
 def _blocks(
     side: int, columns: int, rows: int, joint: float, shift: float, random: np.random.Generator
 ) -> tuple[Plane, Plane]:
-    """Masonry: (profile, tone); profile is 0 in the joints and 1 on the stones, tone a number in [0, 1] a stone."""
+    """Return (profile, tone) of masonry: profile is 0 in joints and 1 on stones, tone is in [0, 1] per stone."""
     u, v = _axes(side)
     row = np.floor(v * rows).astype(int)
     along = (u * columns + shift * (row % 2)) % columns
@@ -148,7 +148,7 @@ def _brick(random: np.random.Generator) -> Plane:
 
 
 def _cobble(random: np.random.Generator) -> Plane:
-    """Rounded stones: a periodic Voronoi pattern on a jittered lattice, raised by the distance to the nearest rim."""
+    """Return rounded stones: a periodic Voronoi pattern on a jittered lattice, raised by the distance to the rim."""
     u, v = _axes(WALL_SIDE)
     count = 6
     lattice = (
@@ -170,7 +170,7 @@ def _cobble(random: np.random.Generator) -> Plane:
 
 
 def _panels(random: np.random.Generator) -> Plane:
-    """Two by two carved panels, each with a frame, a recess and a diamond."""
+    """Return 2 x 2 carved panels, each with a frame, a recess and a diamond."""
     u, v = _axes(WALL_SIDE)
     local_u, local_v = (u * 2) % 1, (v * 2) % 1
     rim = np.minimum(np.minimum(local_u, 1 - local_u), np.minimum(local_v, 1 - local_v))
@@ -184,7 +184,7 @@ def _panels(random: np.random.Generator) -> Plane:
 
 
 def _planks(random: np.random.Generator) -> Plane:
-    """Upright boards with grain, held by two beams with nails."""
+    """Return vertical boards with grain, and two beams with nails."""
     u, v = _axes(WALL_SIDE)
     boards = 6
     board = np.floor(u * boards).astype(int)
@@ -210,7 +210,7 @@ def _flagstone(random: np.random.Generator) -> Plane:
 
 
 def _mosaic(random: np.random.Generator) -> Plane:
-    """Small polished tiles in a chequer, with a dark diamond in the middle and a border."""
+    """Return a checkerboard of small tiles with a dark diamond at the center and a border."""
     u, v = _axes(TILE_SIDE)
     checks = (np.floor(u * 6) + np.floor(v * 6)) % 2
     joint = np.minimum(_edge((u * 6) % 1, 1.0, 0.22), _edge((v * 6) % 1, 1.0, 0.22))

@@ -1,4 +1,4 @@
-"""One world, ready to be shown: the map, its light, and floor and ceiling painted for the whole map at once."""
+"""Builds the world of a seed: map, light map, and pre-rendered textures of floor and ceiling."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from .textures import (
 )
 
 STRIDE = SIZE * TILE_SIDE
-"""Texels along one row of an atlas."""
+"""Texels per row of an atlas."""
 MIPS = 6
-"""Sizes in which floor and ceiling are kept; each halves the one before."""
+"""Number of mip levels of floor and ceiling."""
 ATLAS_ROWS = STRIDE + STRIDE // 2
 LIGHT_SIDE = SIZE * 16
-"""Samples of the light map along each side."""
+"""Samples per side of the light map."""
 
-_COARSE = 4  # samples of computed light along each side of a cell
+_COARSE = 4  # computed light samples per side of a cell
 TORCH = 10
-"""Levels that the visitor's own light may add to a texel."""
+"""Levels that the torch of the visitor adds at most to a texel."""
 _BRIGHTEST = LEVELS - 1 - TORCH
 _AMBIENT = 0.18
 _CEILING_SHADE = np.int16(-5)
@@ -45,14 +45,14 @@ Atlas = NDArray[np.uint16]
 
 @dataclass(frozen=True)
 class World:
-    """What the renderer and the motion need of a seed; shared, so never written to.
+    """World data for renderer and motion; shared between sessions and read-only.
 
     Attributes:
         grid: the map.
-        floor, ceiling: (ATLAS_ROWS, STRIDE) uint16 atlases of material and lit level, mip 0 on top, the smaller ones in
-            a row below it; see :func:`mip_origin`.
-        light: (LIGHT_SIDE, LIGHT_SIDE) int16, levels that the lamps add to a wall, indexed [y, x].
-        turns: (SIZE * SIZE, 4, 4) uint8: cell, heading of arrival, choice -> heading to go on with.
+        floor, ceiling: (ATLAS_ROWS, STRIDE) uint16 atlases of material and lit level: mip 0, and below it the
+            smaller mips in a row; see :func:`mip_origin`.
+        light: (LIGHT_SIDE, LIGHT_SIDE) int16 levels added by the lamps to a wall, indexed [y, x].
+        turns: (SIZE * SIZE, 4, 4) uint8: (cell, heading on arrival, choice) -> next heading.
     """
 
     grid: Grid
@@ -64,10 +64,10 @@ class World:
 
 @dataclass(frozen=True)
 class Surface:
-    """A floor or a ceiling before it is lit.
+    """An unlit floor or ceiling.
 
     Attributes:
-        levels: (STRIDE, STRIDE) levels of its texels, indexed [y, x].
+        levels: (STRIDE, STRIDE) levels of the texels, indexed [y, x].
         material: (SIZE, SIZE) uint16, the material of each cell.
     """
 
@@ -77,13 +77,13 @@ class Surface:
 
 @lru_cache(maxsize=4)
 def make_world(seed: int) -> World:
-    """The world of a seed (an integer of 0 or more)."""
+    """Return the world of a seed (an integer of 0 or more)."""
     grid = make_grid(np.random.default_rng(seed))
     return build_world(grid, _paving(grid), _coffers())
 
 
 def build_world(grid: Grid, floor: Surface, ceiling: Surface) -> World:
-    """The world of a map with this floor and ceiling; lamps hang below the ceiling."""
+    """Return the world of a map with the given floor and ceiling; adds the lamps."""
     light = _as_levels(_enlarge(_lamp_light(grid), LIGHT_SIDE))
     fine = light.repeat(STRIDE // LIGHT_SIDE, 0).repeat(STRIDE // LIGHT_SIDE, 1)
     world = World(
@@ -99,7 +99,7 @@ def build_world(grid: Grid, floor: Surface, ceiling: Surface) -> World:
 
 
 def mip_origin(mip: int) -> int:
-    """Index of the first texel of a mip in a flat atlas."""
+    """Return the index of the first texel of a mip in a flattened atlas."""
     if mip == 0:
         return 0
     return STRIDE * STRIDE + sum(STRIDE >> smaller for smaller in range(1, mip))
@@ -117,7 +117,7 @@ def _atlas(texels: Atlas) -> Atlas:
 
 
 def _lamp_light(grid: Grid) -> NDArray[np.float64]:
-    """(SIZE * 4, SIZE * 4) light of all lamps that a point sees; walls keep a little, which darkens their feet."""
+    """Return (SIZE * 4, SIZE * 4) light of the lamps visible from each point; low in walls, which darkens corners."""
     inside = grid.solid.repeat(_COARSE, 0).repeat(_COARSE, 1)
     row, column = np.nonzero(~inside)
     y, x = (row + 0.5) / _COARSE, (column + 0.5) / _COARSE
@@ -133,7 +133,7 @@ def _lamp_light(grid: Grid) -> NDArray[np.float64]:
 
 
 def _enlarge(plane: NDArray[np.float64], side: int) -> NDArray[np.float64]:
-    """A square plane resampled to ``side`` by ``side``, smoothed along each axis."""
+    """Resample a square plane to (side, side) with a separable tent filter."""
     enlarged: NDArray[np.float64] = _enlarge_rows(_enlarge_rows(plane, side).T, side).T
     return enlarged
 
@@ -144,7 +144,7 @@ def _enlarge_rows(plane: NDArray[np.float64], side: int) -> NDArray[np.float64]:
     total, weights = np.zeros((side, plane.shape[1])), np.zeros((side, 1))
     for offset in (-1, 0, 1, 2):
         row = np.floor(at).astype(np.intp) + offset
-        weight = np.clip(1.6 - np.abs(at - row), 0, None)[:, None]  # a tent wider than the spacing hides the lattice
+        weight = np.clip(1.6 - np.abs(at - row), 0, None)[:, None]  # a filter wider than the spacing hides the lattice
         total += weight * plane[np.clip(row, 0, count - 1)]
         weights += weight
     enlarged: NDArray[np.float64] = total / weights
@@ -184,7 +184,7 @@ def _ceiling_texels(grid: Grid, ceiling: Surface, light: NDArray[np.int16]) -> A
 
 
 def _turns(solid: NDArray[np.bool_]) -> NDArray[np.uint8]:
-    """Where something that drifts along the corridors may go on to: never back, but out of a dead end."""
+    """Return for each cell, heading and choice the next heading of an orb: backwards only in a dead end."""
     turns = np.zeros((SIZE * SIZE, 4, 4), np.uint8)
     for y, x in np.argwhere(~solid).tolist():
         ways = [h for h, (dx, dy) in enumerate(HEADINGS) if not solid[y + dy, x + dx]]

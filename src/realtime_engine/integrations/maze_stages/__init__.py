@@ -1,4 +1,4 @@
-"""The maze on a graph of stages, with stage times like those of a video model: shows pipelining and control freshness.
+"""The maze as a graph of stages with the stage times of a video model; shows pipelining and control freshness.
 
-``demo`` holds what the server asks for, ``stages`` the model; neither is imported before it is needed.
+``demo`` holds the demo, ``pipeline`` the stages and their graph. Both are imported on first use.
 """

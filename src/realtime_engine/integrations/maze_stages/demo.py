@@ -1,4 +1,4 @@
-"""The maze on a graph of stages, as a demo."""
+"""The stages demo: the maze as a graph of stages."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from ..maze import demo as maze
 
 
 class Options(maze.Options):
-    """What the person who serves it may choose."""
+    """Options of the server operator."""
 
-    max_sessions: int = Field(4, ge=1, le=64, description="People who walk at the same time.")
-    frames_per_chunk: int = Field(2, ge=1, le=64, description="Frames that go through the stages together.")
-    encode_ms: float = Field(10.0, ge=0, le=10_000, description="Milliseconds that encoding a chunk takes.")
-    denoise_ms: float = Field(50.0, ge=0, le=10_000, description="Milliseconds that denoising a chunk takes.")
-    decode_ms: float = Field(25.0, ge=0, le=10_000, description="Milliseconds that decoding a chunk takes.")
+    max_sessions: int = Field(4, ge=1, le=64, description="Maximum number of simultaneous players.")
+    frames_per_chunk: int = Field(2, ge=1, le=64, description="Frames per chunk.")
+    encode_ms: float = Field(10.0, ge=0, le=10_000, description="Duration of encode in milliseconds.")
+    denoise_ms: float = Field(50.0, ge=0, le=10_000, description="Duration of denoise in milliseconds.")
+    decode_ms: float = Field(25.0, ge=0, le=10_000, description="Duration of decode in milliseconds.")
 
 
 def build(options: Options) -> RealtimeInterface:
-    """The engine."""
+    """Build the engine."""
     from .pipeline import build_engine
 
     return build_engine(**options.model_dump())
@@ -30,9 +30,9 @@ demo = Demo(
     name="stages",
     title="The Maze, in Stages",
     description=(
-        "The maze behind three stages with the times of a video model: encode, denoise, decode. A chunk takes longer "
-        "than it plays, and yet it plays, because the stages work on three chunks at once. Keys are read when "
-        "denoising begins."
+        "The maze as three stages with the stage times of a video model: encode, denoise, decode. A chunk takes longer "
+        "to generate than to play, but playback is continuous because the stages process three chunks concurrently. "
+        "Keys are sampled when denoise starts."
     ),
     build=build,
     controls=maze.CONTROLS,

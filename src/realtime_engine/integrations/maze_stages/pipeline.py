@@ -1,4 +1,4 @@
-"""The maze cut into three stages, each with a state of its own: encode, denoise, decode."""
+"""The maze as a stage graph: encode (theme and world), denoise (motion), decode (rendering)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Outputs: TypeAlias = list[Mapping[str, object]]
 
 @dataclass(frozen=True)
 class Encoded:
-    """What encode makes of the text; with the first chunk of a session also the world that it walks in."""
+    """Output of encode: the theme and, with the first chunk of a session, its seed and world."""
 
     theme: Theme
     seed: int = 0
@@ -47,7 +47,7 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Latent:
-    """What denoise makes: what the visitor sees in each frame, records of one row."""
+    """Output of denoise: the view of each frame as records of one row, with theme and world of the chunk."""
 
     views: list[View]
     theme: Theme
@@ -55,9 +55,10 @@ class Latent:
 
 
 class Encode:
-    """Prompt to theme; seed to world, once."""
+    """Maps the prompt to a theme and, on the first chunk, the seed to a world."""
 
     def __call__(self, batch: Invocations) -> Outputs:
+        """Return ``encoded`` (:class:`Encoded`) of each session."""
         return [{"encoded": self._encode(work)} for work in batch]
 
     @staticmethod
@@ -74,7 +75,7 @@ class Encode:
 
 @dataclass
 class Walk:
-    """A session in denoise."""
+    """State of a session in denoise."""
 
     solid: NDArray[np.bool_]
     turns: NDArray[np.uint8]
@@ -83,7 +84,12 @@ class Walk:
 
 
 class Denoise:
-    """The step of the world: visitors and orbs of all sessions of a batch, frame by frame."""
+    """Moves visitors and orbs of all sessions of a batch, frame by frame.
+
+    Args:
+        fps: frames per second.
+        frames_per_chunk: frames per chunk.
+    """
 
     def __init__(self, fps: float, frames_per_chunk: int) -> None:
         self._walks: dict[str, Walk] = {}
@@ -91,6 +97,7 @@ class Denoise:
         self._frames = frames_per_chunk
 
     def __call__(self, batch: Invocations) -> Outputs:
+        """Return ``latent`` (:class:`Latent`) of each session."""
         walks = [self._walk_of(work) for work in batch]
         controls = Controls([_controls_of(work) for work in batch])
         visitors, orbs = np.stack([walk.visitor for walk in walks]), np.stack([walk.orbs for walk in walks])
@@ -101,15 +108,14 @@ class Denoise:
             self._motion.walk(visitors, controls, solid)
             self._motion.drift(orbs, turns)
             views.append(View(visitors.copy(), orbs.copy()))
-        for index, (work, walk) in enumerate(
-            zip(batch, walks, strict=True)
-        ):  # last: a failed batch has changed nothing
+        # Last, so that a failed batch changes no state.
+        for index, (work, walk) in enumerate(zip(batch, walks, strict=True)):
             walk.visitor, walk.orbs = visitors[index], orbs[index]
             self._walks[work.key.session_id] = walk
         return [{"latent": _latent(work, views, index)} for index, work in enumerate(batch)]
 
     def release(self, context: StreamingSessionContext, reason: StreamingSessionCloseReason) -> None:
-        """Session closer of the stage's actor."""
+        """Discard the state of a session; the session closer of the stage's actor."""
         self._walks.pop(context.session_id, None)
 
     def _walk_of(self, work: StreamingStageInvocation) -> Walk:
@@ -127,7 +133,13 @@ class Denoise:
 
 
 class Decode:
-    """Latents to pictures, all sessions of a batch together."""
+    """Renders the views of all sessions of a batch.
+
+    Args:
+        max_sessions: maximum number of sessions, the number of rows of the renderer.
+        width, height: size of a frame in pixels.
+        frames_per_chunk: frames per chunk.
+    """
 
     def __init__(self, max_sessions: int, width: int, height: int, frames_per_chunk: int) -> None:
         self._renderer = Renderer(max_sessions, width, height)
@@ -137,6 +149,7 @@ class Decode:
         self._shape = (frames_per_chunk, height, width, 3)
 
     def __call__(self, batch: Invocations) -> Outputs:
+        """Return ``frames`` (frames, height, width, 3) of each session."""
         latents = [self._prepare(work) for work in batch]
         rows = np.array([self._rows[work.key.session_id] for work in batch], np.int64)
         chunks = [np.empty(self._shape, np.uint8) for _ in batch]
@@ -148,7 +161,7 @@ class Decode:
         return [{"frames": chunk} for chunk in chunks]
 
     def release(self, context: StreamingSessionContext, reason: StreamingSessionCloseReason) -> None:
-        """Session closer of the stage's actor."""
+        """Discard the state of a session; the session closer of the stage's actor."""
         self._themes.pop(context.session_id, None)
         row = self._rows.pop(context.session_id, None)
         if row is not None:
@@ -183,7 +196,7 @@ def _controls_of(work: StreamingStageInvocation) -> dict[str, Any]:
 
 def _theme_in(prompt: object) -> Theme:
     if not isinstance(prompt, str):
-        raise ValueError(f"prompt must be a text, got {brief(prompt)}")
+        raise ValueError(f"prompt must be a string, got {brief(prompt)}")
     return theme_of(prompt)
 
 
@@ -194,26 +207,28 @@ def _seed_in(context: Mapping[str, Any]) -> int:
     return seed
 
 
-def taking(seconds: float, handler: Callable[[Invocations], Outputs]) -> Callable[[Invocations], Outputs]:
-    """``handler``, but no faster than a stage that keeps another device busy for ``seconds``."""
+def with_minimum_duration(
+    duration_s: float, handler: Callable[[Invocations], Outputs]
+) -> Callable[[Invocations], Outputs]:
+    """Wrap a handler so that each call takes at least ``duration_s``, like a stage that keeps a device busy."""
 
-    def slowly(batch: Invocations) -> Outputs:
-        until = time.monotonic() + seconds
+    def handle(batch: Invocations) -> Outputs:
+        until = time.monotonic() + duration_s
         outputs = handler(batch)
         time.sleep(max(until - time.monotonic(), 0.0))
         return outputs
 
-    return slowly
+    return handle
 
 
 def split_controls(conditioning: Mapping[str, Any]) -> Mapping[str, object]:
-    """Conditioning -> the controls of the pipeline: the prompt for encode, the motion for denoise."""
+    """Split conditioning into the controls of the pipeline: the prompt for encode, the rest for denoise."""
     motion = {name: value for name, value in conditioning.items() if name != "prompt"}
     return {"prompt": conditioning.get("prompt"), "motion": motion}
 
 
 def pipeline(max_sessions: int) -> StreamingPipelineSpec:
-    """encode -> denoise -> decode; each stage takes all sessions that are ready in one batch."""
+    """Return the graph encode -> denoise -> decode; each stage processes all ready sessions in one batch."""
 
     def stage(name: str, consumes: set[str], produces: str) -> StreamingStageSpec:
         return StreamingStageSpec(
@@ -228,14 +243,14 @@ def pipeline(max_sessions: int) -> StreamingPipelineSpec:
         ),
         edges=(
             StreamingEdgeSpec("request", "encode"),
-            StreamingEdgeSpec("request", "denoise", capacity_per_session=2),  # lies there while encode works
+            StreamingEdgeSpec("request", "denoise", capacity_per_session=2),  # waits while encode runs
             StreamingEdgeSpec("prompt", "encode", kind="latest"),
             StreamingEdgeSpec("motion", "denoise", kind="latest"),
             StreamingEdgeSpec("encoded", "denoise", source_stage="encode"),
             StreamingEdgeSpec("latent", "decode", source_stage="denoise"),
         ),
         output_artifacts=frozenset({"frames"}),
-        output_capacity_per_session=2,  # decode need not wait until the event loop has read
+        output_capacity_per_session=2,  # decode does not wait for the event loop
     )
 
 
@@ -249,15 +264,19 @@ def build_engine(
     denoise_ms: float = 50.0,
     decode_ms: float = 25.0,
 ) -> StreamingEngine:
-    """The engine. Chunks are (frames_per_chunk, height, width, 3) uint8 RGB.
+    """Build the engine. Chunks are (frames_per_chunk, height, width, 3) uint8 RGB.
 
     The attach context may hold ``seed`` (an integer of 0 or more). Conditioning is that of the maze.
 
     Args:
-        encode_ms, denoise_ms, decode_ms: how long a stage keeps its device busy, whatever the number of sessions.
+        max_sessions: maximum number of sessions.
+        width, height: size of a frame in pixels.
+        fps: frames per second.
+        frames_per_chunk: frames per chunk.
+        encode_ms, denoise_ms, decode_ms: minimum duration of a stage, independent of the number of sessions.
 
     Raises:
-        ValueError: naming the argument.
+        ValueError: an argument is invalid.
     """
     manifest = EngineManifest(
         max_sessions=max_sessions,
@@ -267,7 +286,9 @@ def build_engine(
     )
     denoise, decode = Denoise(fps, frames_per_chunk), Decode(max_sessions, width, height, frames_per_chunk)
     actors = {
-        name: BatchedStageActor(taking(ms / 1e3, handler), max_batch=max_sessions, name=name, session_closer=closer)
+        name: BatchedStageActor(
+            with_minimum_duration(ms / 1e3, handler), max_batch=max_sessions, name=name, session_closer=closer
+        )
         for name, ms, handler, closer in (
             ("encode", encode_ms, Encode(), None),
             ("denoise", denoise_ms, denoise, denoise.release),

@@ -59,9 +59,11 @@ class MirrorModel:
         self._picture = np.empty((height, width, 3), np.uint8)
 
     def manifest(self) -> EngineManifest:
+        """Return the engine manifest."""
         return self._manifest
 
     def stages(self) -> list[Stage]:
+        """Return the model itself, which is its only stage."""
         return [self]
 
     def seed(self, rows: Mapping[int, Mapping[str, Any]]) -> None:

@@ -43,7 +43,7 @@ async def demo(request: Request) -> dict[str, Any]:
         "transports": list(TRANSPORTS),
         "ice_servers": [_ice_server(server) for server in runtime.config.ice.servers_for(secrets.token_hex(4))],
         "ice_transport_policy": "relay" if runtime.config.relay_only else "all",
-        "webrtc_route": None if runtime.route is None else runtime.route.kind.value,
+        "webrtc_route": None if runtime.reachability is None else runtime.reachability.kind.value,
         "page": _page(runtime),
     }
 

@@ -61,6 +61,7 @@ class MjpegResponse(StreamingResponse):
             logger.info("an MJPEG viewer read nothing for %g s and is disconnected", self._timeout_s)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the stream, and close it."""
         try:
             await super().__call__(scope, receive, send)
         finally:

@@ -137,6 +137,7 @@ def _describe(session: DemoSession) -> dict[str, Any]:
     return {
         "session_id": session.id,
         "epoch": session.epoch,
+        "state": session.run_state.name,
         "active": not session.run_state.is_paused_by(PauseReason.CLIENT),
         "stepped": session.run_state.is_stepped,
         "viewers": session.media.watching,

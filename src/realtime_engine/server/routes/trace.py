@@ -46,7 +46,7 @@ def _since_ns(seconds: float) -> int:
 
 async def _respond(sessions: Sequence[DemoSession], since_ns: int, name: str) -> Response:
     records = {f"session {session.id}": session.media.latency.records(since_ns) for session in sessions}
-    spans = {f"session {session.id}": session.stage_spans(since_ns) for session in sessions}
+    spans = {f"session {session.id}": session.stages.spans(since_ns) for session in sessions}
     headers = {"Content-Disposition": f'attachment; filename="trace-{name}.json"', "Cache-Control": "no-store"}
     text = await asyncio.to_thread(_format, records, spans)
     return Response(text, headers=headers, media_type="application/json")

@@ -44,7 +44,7 @@ class Snapshots:
             if cached is None or cached.id != frame.id:
                 data = await asyncio.get_running_loop().run_in_executor(self._pool, self._jpeg.encode, frame.pixels)
                 cached = self._cached = JpegFrame(data, frame.id)
-            if cached.id.epoch >= self._frames.epoch:  # a reset may have come during the encode
+            if cached.id.epoch >= self._frames.epoch:  # a reset may have happened during the encode
                 return cached
         return None
 
@@ -62,7 +62,7 @@ class SessionMedia:
     Attributes:
         frames: publishes the session's frames.
         latency: the times of the frames, as viewers report them.
-        jpegs: publishes the frames as JPEG while somebody watches by MJPEG.
+        jpegs: publishes the frames as JPEG while there are MJPEG viewers.
         mjpeg: the MJPEG streams.
         video: the encoded video, shared by WebRTC and WebCodecs viewers and recordings.
         viewers: the WebRTC viewers.

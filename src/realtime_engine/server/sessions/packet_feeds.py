@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ...core.monitor import PipelineSnapshot
 from ...infra.controls import timing_message
 from ...infra.controls.schema import PresentedMessage, ShownFrame
 from ...infra.encoding import Codec
@@ -14,7 +13,6 @@ from ...infra.publisher import FramePublisher
 from ...infra.telemetry.frame_latency import FrameLatencyTracker, PageClock, PresentedFrame
 from ...infra.webcodecs import PacketFeed
 from ...infra.webrtc import EncodedFrame, SharedVideo
-from .stage_statistics import stage_statistics
 
 TRANSPORT = "webcodecs"
 
@@ -68,19 +66,19 @@ class PacketFeeds:
 
 
 def record_presented(
-    latency: FrameLatencyTracker, pipeline: Callable[[], PipelineSnapshot | None], message: PresentedMessage
+    latency: FrameLatencyTracker, stages: Callable[[], list[dict[str, Any]]], message: PresentedMessage
 ) -> list[dict[str, Any]]:
     """Record the frames that a client has presented; the reply is the session's timing, if requested.
 
-    ``pipeline`` returns the session's share of the stage graph, if the engine serves one.
+    ``stages`` returns the statistics of the model's stages.
     """
     clock = PageClock(message.clock.offset, message.clock.uncertainty)
     latency.presented(message.viewer, map(_presented_frame, message.frames), clock)
     if not message.timing:
         return []
     transport = latency.transport_of(message.viewer)
-    frames, stages = {} if transport is None else latency.times.snapshot(transport), pipeline()
-    return [timing_message(transport, frames, () if stages is None else stage_statistics(stages))]
+    frames = {} if transport is None else latency.times.snapshot(transport)
+    return [timing_message(transport, frames, stages())]
 
 
 def _presented_frame(frame: ShownFrame) -> PresentedFrame:

@@ -14,14 +14,15 @@ from ...core.errors import RealtimeEngineError
 from ...infra.telemetry.frame_latency import FrameLatencyTracker
 from ...infra.video_input import VideoBuffer
 from ...infra.webrtc import (
-    CloseReason,
     IceConfig,
     PeerClosedError,
-    PublisherEnd,
+    PeerOptions,
+    PublisherCloseReason,
     PublisherPeer,
     ReceivedPicture,
     SentFrame,
     SharedVideo,
+    ViewerCloseReason,
     ViewerPeer,
     close_all,
 )
@@ -128,7 +129,7 @@ class WebRtcViewers:
         viewer_id = secrets.token_urlsafe(9)
         closed = asyncio.Event()
 
-        def on_closed(reason: CloseReason) -> None:
+        def on_closed(reason: ViewerCloseReason) -> None:
             closed.set()
             self._remove(viewer_id)
 
@@ -138,7 +139,7 @@ class WebRtcViewers:
             on_controls=self._on_text,
             on_closed=on_closed,
             on_sent=functools.partial(self._on_sent, viewer_id),
-            ice=self._ice,
+            options=PeerOptions(ice=self._ice),
         )
         if self._closed or closed.is_set():
             await peer.close()
@@ -226,7 +227,7 @@ class Publishers:
             self._on_frame()
             self.video.put(number, picture.pixels, media_ns=picture.media_ns, arrived_ns=picture.arrived_ns)
 
-        def on_closed(reason: PublisherEnd) -> None:
+        def on_closed(reason: PublisherCloseReason) -> None:
             closed.set()
             self._peers.pop(publisher_id, None)
             self.video.end_publisher(number)
@@ -237,7 +238,7 @@ class Publishers:
             on_picture=on_picture,
             on_drop=self.video.drop,
             on_closed=on_closed,
-            ice=self._ice,
+            options=PeerOptions(ice=self._ice),
             pool=self._pool,
         )
         if self._closed or closed.is_set():

@@ -12,7 +12,7 @@ from typing import Any
 from ...core.clock import MONOTONIC, NS_PER_S
 from ...core.errors import describe
 from ...core.loglimit import LogLimiter
-from ...core.messages import ActiveChanged, Chunk, Failed, ResetDone, SessionEvent
+from ...core.messages import ActiveChanged, Chunk, Failed, Finished, ResetDone, SessionEvent
 from ...core.outbox import OutboxSession
 from ...infra.conversion import Converter
 from ...infra.frame import Frame, FrameId, Picture
@@ -32,6 +32,7 @@ class PumpHooks:
 
     Attributes:
         on_event: called with each session event, in order with the chunks; returns false for the last one.
+            :class:`Finished` is reported once the last frame of the rollout is published.
         on_credit: called with false when the engine should pause, and with true when it may continue.
         on_publish: called with each frame that is about to be published.
     """
@@ -76,6 +77,7 @@ class Pump:
         self._hooks = hooks
         self._player = PacedPlayer(Pacer(fps, budget_ms), self._publish)
         self._credit = PlaybackCredit(fps, budget_ms)
+        self._finished: Finished | None = None  # until its last frame is published
         self._reported_error = ""
         self._report_again_ns = 0
 
@@ -105,7 +107,12 @@ class Pump:
         return Counts(dropped=statistics.dropped, underruns=statistics.underruns)
 
     def _on_event(self, event: SessionEvent) -> bool:
+        if isinstance(event, Finished):
+            self._finished = event
+            self._report_finished()
+            return True
         if isinstance(event, ResetDone):
+            self._finished = None
             self._publisher.begin_epoch(event.epoch)
             self._player.begin_epoch(event.epoch)
             self._credit.clear()
@@ -147,6 +154,12 @@ class Pump:
             self._credit.on_published(wants_more=self._player.wants_more())
             if not self._credit.exhausted:
                 self._hooks.on_credit(True)
+        self._report_finished()
+
+    def _report_finished(self) -> None:
+        if self._finished is not None and not self._player.statistics().queued:
+            event, self._finished = self._finished, None
+            self._hooks.on_event(event)
 
 
 def _frame_id(chunk: Chunk, index: int) -> FrameId:

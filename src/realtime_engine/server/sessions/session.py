@@ -6,7 +6,7 @@ import asyncio
 import functools
 import logging
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...core.clock import MONOTONIC, NS_PER_S
@@ -24,7 +24,6 @@ from ...core.messages import (
     SessionEvent,
     SetActive,
 )
-from ...core.monitor import PipelineSnapshot, StageSpan
 from ...infra.controls import ControlState, event_message
 from ...infra.conversion import Converter
 from ...infra.video_input import VideoBuffer
@@ -39,6 +38,7 @@ from .packet_feeds import record_presented
 from .peers import ControlConnections, Publishers
 from .pump import Pump, PumpHooks
 from .run_state import PauseReason, RunState
+from .stage_statistics import SessionStages
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +60,7 @@ class DemoSession:
         idle: pauses and ends it when it is idle.
         run_state: whether the engine steps it.
         publishers: the senders of its input video; ``None`` if the demo takes no video.
+        stages: the work of the model's stages for it.
         media: its frames and their viewers.
         controls: its control state, and the actions made of it.
     """
@@ -81,13 +82,13 @@ class DemoSession:
             on_timeout=self._on_idle_timeout,
             clock=MONOTONIC,
         )
+        self.stages = SessionStages(resources.monitor, self.id)
         self.media = SessionMedia(resources, self.id, self.idle, self.connections, self.receive_text)
         self.publishers = self._make_publishers(resources)
         self.controls = self._make_controls(resources, state)
         self._pump = self._make_pump(resources)
         self._requests = EngineRequests(resources.inbox.put_nowait, config.stall_timeout_s)
         self._on_ended = on_ended
-        self._monitor = resources.monitor
         self._reset_lock = asyncio.Lock()
         self._ending = False
         self._task: asyncio.Task[None] | None = None
@@ -116,15 +117,6 @@ class DemoSession:
     def receive_text(self, text: str) -> list[str]:
         """As :meth:`receive`, with the replies as text."""
         return self.controls.receive_text(text)
-
-    def stage_spans(self, since_ns: int) -> Sequence[StageSpan]:
-        """The work of the model's stages for the session; empty unless the engine serves a stage graph."""
-        pipeline = self._monitor.pipeline
-        return () if pipeline is None else pipeline.session_spans(self.id, since_ns)
-
-    def _stages(self) -> PipelineSnapshot | None:
-        pipeline = self._monitor.pipeline
-        return None if pipeline is None else pipeline.session_snapshot(self.id)
 
     # -- requests of the owner
 
@@ -209,7 +201,7 @@ class DemoSession:
             put=resources.inbox.put_nowait,
             broadcast=self.connections.broadcast,
             on_activity=self.idle.on_activity,
-            on_presented=functools.partial(record_presented, self.media.latency, self._stages),
+            on_presented=functools.partial(record_presented, self.media.latency, self.stages.statistics),
         )
         video = None if self.publishers is None else self.publishers.video
         log = resources.open_log(self.id)

@@ -1,20 +1,44 @@
-"""The stage statistics of a session, as the page shows them."""
+"""The work of the model's stages for one session: spans for traces, and statistics as the page shows them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from ...core.monitor import PipelineSnapshot, StageSnapshot
+from ...core.monitor import PipelineSnapshot, ServeMonitor, StageSnapshot, StageSpan
 from ...core.statistics import WindowSnapshot
 
 NamedValues: TypeAlias = dict[str, float | str | None]
 
 
-def stage_statistics(pipeline: PipelineSnapshot) -> list[dict[str, Any]]:
-    """``{"stage", "values"}`` of each stage, and of the pipeline as a whole. A name ends with the unit of its value.
+class SessionStages:
+    """The stages of a session; it has none unless the engine serves a stage graph.
 
-    Only what fits on the page beside the picture; ``GET /metrics`` has all figures.
+    Args:
+        monitor: counters of the engine.
+        session_id: the session.
     """
+
+    def __init__(self, monitor: ServeMonitor, session_id: str) -> None:
+        self._monitor = monitor
+        self._session_id = session_id
+
+    def spans(self, since_ns: int) -> Sequence[StageSpan]:
+        """The work of the stages since ``since_ns``, in monotonic nanoseconds."""
+        pipeline = self._monitor.pipeline
+        return () if pipeline is None else pipeline.session_spans(self._session_id, since_ns)
+
+    def statistics(self) -> list[dict[str, Any]]:
+        """``{"stage", "values"}`` of each stage and of the whole pipeline; a name ends with the unit of its value.
+
+        Only what fits on the page beside the picture; ``GET /metrics`` has all figures.
+        """
+        pipeline = self._monitor.pipeline
+        snapshot = None if pipeline is None else pipeline.session_snapshot(self._session_id)
+        return [] if snapshot is None else _statistics(snapshot)
+
+
+def _statistics(pipeline: PipelineSnapshot) -> list[dict[str, Any]]:
     factor = pipeline.real_time_factor
     whole: NamedValues = {
         "chunk_period_p95_ms": _quantile_ms(pipeline.chunk_period, 0.95),

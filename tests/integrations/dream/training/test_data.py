@@ -12,13 +12,13 @@ from realtime_engine.integrations.dream.inference import as_input
 from realtime_engine.integrations.dream.level import CONTROLS, HEIGHT, SIDE, STEP_S, THEMES, WIDTH, TrueView, level
 from realtime_engine.integrations.dream.training import data as feed
 from realtime_engine.integrations.dream.training.data import (
-    Lesson,
+    PictureBatch,
     Walkers,
-    control_numbers,
-    lessons,
+    control_vectors,
     nearest_ground,
+    picture_batches,
     places_as_tensor,
-    pushes,
+    wall_corrections,
 )
 from realtime_engine.integrations.maze.motion import RADIUS, Controls, Motion
 
@@ -32,10 +32,10 @@ def few_walkers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def makers() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "lessons"]
+    return [thread for thread in threading.enumerate() if thread.name == "picture-batches"]
 
 
-def themes_of(lesson: Lesson) -> np.ndarray:
+def themes_of(lesson: PictureBatch) -> np.ndarray:
     """The theme in which a true picture from the lesson's place is nearest."""
     yaw = torch.atan2(lesson.places[:, 3], lesson.places[:, 2]).numpy() / (2 * np.pi)
     places = np.column_stack([lesson.places[:, :2].numpy(), yaw]).astype(np.float64)
@@ -48,7 +48,7 @@ def themes_of(lesson: Lesson) -> np.ndarray:
 
 
 def test_a_lesson_shows_what_is_seen_from_its_places() -> None:
-    (lesson,) = lessons(1, SIZE, seed=1)
+    (lesson,) = picture_batches(1, SIZE, seed=1)
     assert lesson.pictures.shape == (SIZE, 3, HEIGHT, WIDTH) and lesson.pictures.dtype == torch.float32
     assert lesson.pictures.min() >= -1 and lesson.pictures.max() <= 1
     assert lesson.places.shape == (SIZE, 4)
@@ -57,7 +57,7 @@ def test_a_lesson_shows_what_is_seen_from_its_places() -> None:
 
 
 def test_others_are_pictures_in_the_same_theme() -> None:
-    (lesson,) = lessons(1, SIZE, seed=1)
+    (lesson,) = picture_batches(1, SIZE, seed=1)
     themes, others = themes_of(lesson), lesson.others.numpy()
     assert sorted(others.tolist()) == list(range(SIZE))
     assert np.array_equal(themes[others], themes)
@@ -65,7 +65,7 @@ def test_others_are_pictures_in_the_same_theme() -> None:
 
 
 def test_lessons_follow_from_the_seed() -> None:
-    one, same, other = (list(lessons(3, SIZE, seed)) for seed in (1, 1, 2))
+    one, same, other = (list(picture_batches(3, SIZE, seed)) for seed in (1, 1, 2))
     assert len(one) == 3
     for a, b, c in zip(one, same, other, strict=True):
         assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
@@ -74,7 +74,7 @@ def test_lessons_follow_from_the_seed() -> None:
 
 
 def test_the_thread_ends_with_the_last_lesson() -> None:
-    feed_ = lessons(2, SIZE, seed=1)
+    feed_ = picture_batches(2, SIZE, seed=1)
     assert not makers()
     next(feed_)
     assert len(makers()) == 1
@@ -85,31 +85,31 @@ def test_the_thread_ends_with_the_last_lesson() -> None:
 def test_stopping_early_ends_a_thread_that_waits_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
     made, full = 0, threading.Event()
 
-    def endless(count: int, size: int, seed: int) -> Iterator[Lesson]:
+    def endless(count: int, size: int, seed: int) -> Iterator[PictureBatch]:
         nonlocal made
-        lesson = Lesson(torch.zeros(1), torch.zeros(1), torch.zeros(1))
+        lesson = PictureBatch(torch.zeros(1), torch.zeros(1), torch.zeros(1))
         for _ in range(count):
             made += 1
-            if made == feed._AHEAD + 2:  # one was taken, so many wait in the queue: this one finds no room
+            if made == feed._PREFETCH + 2:  # one was taken, so many wait in the queue: this one finds no room
                 full.set()
             yield lesson
 
-    monkeypatch.setattr(feed, "_made", endless)
-    feed_ = lessons(1000, SIZE, seed=1)
+    monkeypatch.setattr(feed, "_generate_batches", endless)
+    feed_ = picture_batches(1000, SIZE, seed=1)
     next(feed_)
     assert full.wait(20)
     feed_.close()
     assert not makers()
-    assert made <= feed._AHEAD + 4
+    assert made <= feed._PREFETCH + 4
 
 
 def test_what_goes_wrong_in_the_thread_comes_through(monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(count: int, size: int, seed: int) -> Iterator[Lesson]:
-        yield Lesson(torch.zeros(1), torch.zeros(1), torch.zeros(1))
+    def failing(count: int, size: int, seed: int) -> Iterator[PictureBatch]:
+        yield PictureBatch(torch.zeros(1), torch.zeros(1), torch.zeros(1))
         raise MemoryError("no room for a picture")
 
-    monkeypatch.setattr(feed, "_made", failing)
-    feed_ = lessons(5, SIZE, seed=1)
+    monkeypatch.setattr(feed, "_generate_batches", failing)
+    feed_ = picture_batches(5, SIZE, seed=1)
     next(feed_)
     with pytest.raises(MemoryError, match="no room for a picture"):
         next(feed_)
@@ -119,14 +119,14 @@ def test_what_goes_wrong_in_the_thread_comes_through(monkeypatch: pytest.MonkeyP
 def test_stopping_early_survives_an_error_that_nobody_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
     failed = threading.Event()
 
-    def failing(count: int, size: int, seed: int) -> Iterator[Lesson]:
+    def failing(count: int, size: int, seed: int) -> Iterator[PictureBatch]:
         for _ in range(2):
-            yield Lesson(torch.zeros(1), torch.zeros(1), torch.zeros(1))
+            yield PictureBatch(torch.zeros(1), torch.zeros(1), torch.zeros(1))
         failed.set()
         raise MemoryError
 
-    monkeypatch.setattr(feed, "_made", failing)
-    feed_ = lessons(5, SIZE, seed=1)
+    monkeypatch.setattr(feed, "_generate_batches", failing)
+    feed_ = picture_batches(5, SIZE, seed=1)
     next(feed_)
     assert failed.wait(20)
     feed_.close()
@@ -149,13 +149,13 @@ def test_a_second_ctrl_c_does_not_leave_the_thread_behind(monkeypatch: pytest.Mo
                 raise KeyboardInterrupt
             super().join(timeout)
 
-    def slow(count: int, size: int, seed: int) -> Iterator[Lesson]:
-        yield Lesson(torch.zeros(1), torch.zeros(1), torch.zeros(1))
+    def slow(count: int, size: int, seed: int) -> Iterator[PictureBatch]:
+        yield PictureBatch(torch.zeros(1), torch.zeros(1), torch.zeros(1))
         assert go.wait(10)
 
-    monkeypatch.setattr(feed, "_made", slow)
+    monkeypatch.setattr(feed, "_generate_batches", slow)
     monkeypatch.setattr(threading, "Thread", Impatient)
-    feed_ = lessons(2, SIZE, seed=1)
+    feed_ = picture_batches(2, SIZE, seed=1)
     next(feed_)
     with pytest.raises(KeyboardInterrupt):
         feed_.throw(KeyboardInterrupt())
@@ -253,7 +253,7 @@ def test_rest_stops_everybody_where_they_are() -> None:
 
 
 def test_control_numbers_tell_running_apart() -> None:
-    told = control_numbers(
+    told = control_vectors(
         Controls(
             [
                 {"forward": 1, "strafe": -0.5, "turn": 0.25, "events": [{"kind": "pointer_move", "dx": 50, "dy": 9}]},
@@ -300,7 +300,7 @@ def test_walkers_are_on_the_ground_always() -> None:
 
 
 def test_pushes_lead_back_to_the_ground_no_faster_than_they_may() -> None:
-    ends, ways, corrections = pushes(4000, np.random.default_rng(3))
+    ends, ways, corrections = wall_corrections(4000, np.random.default_rng(3))
     length, pushed = np.hypot(*ways.T), np.hypot(*corrections.T)
     assert length.min() >= 0.0099 and length.max() <= 0.171
     assert (pushed <= 1.4 * length + 1e-6).all()
@@ -313,6 +313,6 @@ def test_pushes_lead_back_to_the_ground_no_faster_than_they_may() -> None:
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_pushes_follow_from_the_generator(seed: int) -> None:
-    first, again = (pushes(16, np.random.default_rng(seed)) for _ in range(2))
+    first, again = (wall_corrections(16, np.random.default_rng(seed)) for _ in range(2))
     for one, other in zip(first, again, strict=True):
         np.testing.assert_array_equal(one, other)

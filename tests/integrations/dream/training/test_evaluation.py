@@ -197,7 +197,7 @@ def test_places_beside_the_true_ones_are_counted() -> None:
 
 def test_places_in_a_wall_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     measured = evaluation_of()
-    roam = measured._roam
+    roam = measured._free_run
 
     def astray(walk: Any, themes: Any) -> tuple[list[Tensor], list[np.ndarray]]:
         places, pictures = roam(walk, themes)
@@ -205,7 +205,7 @@ def test_places_in_a_wall_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
         places[4][:3, :2] = torch.tensor([[0.5, 3.5], [40.0, -7.0], [1.5, 7.5]])
         return places, pictures
 
-    monkeypatch.setattr(measured, "_roam", astray)
+    monkeypatch.setattr(measured, "_free_run", astray)
     assert measured._measure_drift()[2] == pytest.approx(2 / (21 * 6))
 
 
@@ -273,5 +273,5 @@ def test_standing_is_measured_by_the_worst_frame(monkeypatch: pytest.MonkeyPatch
         pictures[3][5, :, :, :] = 10
         return [], pictures
 
-    monkeypatch.setattr(measured, "_roam", roam)
+    monkeypatch.setattr(measured, "_free_run", roam)
     assert measured._measure_standing() == pytest.approx(10 * math.log10(255**2 / (100 / 8)))

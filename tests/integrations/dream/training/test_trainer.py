@@ -62,8 +62,8 @@ def test_it_learns_to_move() -> None:
 
 def test_it_learns_to_see(monkeypatch: pytest.MonkeyPatch) -> None:
     """From one lesson, over and over."""
-    (lesson,) = feed.lessons(1, 12, seed=5)
-    monkeypatch.setattr(dream_training, "lessons", lambda count, *_: iter([lesson] * count))
+    (lesson,) = feed.picture_batches(1, 12, seed=5)
+    monkeypatch.setattr(dream_training, "picture_batches", lambda count, *_: iter([lesson] * count))
     training = Training(replace(TINY, dynamics_steps=1, picture_steps=30, round=10, picture_rate=0.01), CPU)
     training.run()
     losses = training.progress.losses
@@ -106,7 +106,7 @@ def test_going_on_ends_with_the_weights_of_a_run_without_a_stop(tmp_path: Path, 
     stopped = Training(TINY, CPU)
     with pytest.raises(Stop):
         stopped.run(checkpoint, stop)
-    assert not [thread for thread in threading.enumerate() if thread.name == "lessons"]
+    assert not [thread for thread in threading.enumerate() if thread.name == "picture-batches"]
     going_on = Training(TINY, CPU)
     going_on.resume(checkpoint)
     assert 0 < going_on.progress.dynamics + going_on.progress.pictures < 10
@@ -124,7 +124,7 @@ def test_the_checkpoint_of_another_plan_is_refused_by_the_names_of_what_differs(
     Training(TINY, CPU).save(checkpoint)
     other = replace(TINY, seed=7, picture_rate=1e-3, sizes=replace(SIZES, latent=5))
     with pytest.raises(
-        ValueError, match=r"other settings \(picture_rate, seed, sizes\): give the same, or another fol"
+        ValueError, match=r"other settings \(picture_rate, seed, sizes\): use the same settings or another fol"
     ):
         Training(other, CPU).resume(checkpoint)
 
@@ -159,7 +159,7 @@ def test_a_damaged_checkpoint_is_told_so(tmp_path: Path, damage: str) -> None:
         }
         checkpoint.write_bytes(contents[damage])
     with pytest.raises(
-        ValueError, match=r"checkpoint\.pt is no checkpoint of this training, or damaged \(.+\): remove"
+        ValueError, match=r"checkpoint\.pt is not a checkpoint of this training or is damaged \(.+\): remove"
     ):
         Training(TINY, CPU).resume(checkpoint)
 
@@ -174,7 +174,7 @@ def test_a_training_that_diverges_ends(tmp_path: Path) -> None:
     with torch.no_grad():
         training.network.world.field.leave.bias[0] = float("nan")
     checkpoint = tmp_path / "checkpoint.pt"
-    with pytest.raises(FloatingPointError, match="the loss is nan: the training has diverged; begin anew with"):
+    with pytest.raises(FloatingPointError, match="the loss is nan: the training has diverged; restart with"):
         training.run(checkpoint)
     assert torch.load(checkpoint, weights_only=True)["progress"]["pictures"] == 0
 

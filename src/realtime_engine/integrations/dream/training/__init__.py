@@ -1,1 +1,1 @@
-"""Training of the dream: data, plan, evaluation and the model card."""
+"""Training of the dream: data, plan, trainer, evaluation and model card."""

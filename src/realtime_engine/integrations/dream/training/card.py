@@ -1,4 +1,4 @@
-"""The model card: what the weights were made of, what they are worth, what they are not."""
+"""Writes the model card: training data and settings, measured quality, loss curves, limits."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _CURVES = {
     "place": "place",
 }
 _TEMPLATE = Path(__file__).parent / "card_template.md"
-_COLOURS = ("#d8402f", "#3565e0", "#35b558", "#c07a10")
+_COLORS = ("#d8402f", "#3565e0", "#35b558", "#c07a10")
 _WIDTH, _HEIGHT, _MARGIN = 640, 280, 40
 
 
 def write_card(
     folder: Path, plan: Plan, progress: Progress, report: Report, grid: NDArray[np.uint8], device: torch.device
 ) -> None:
-    """Write the card, loss curves, picture grid, and all numbers as JSON (null where infinite), into ``folder``."""
+    """Write the card, the loss curves, the picture grid and all figures as JSON (null if infinite) to ``folder``."""
     Image.fromarray(grid).save(folder / GRID)
     (folder / CURVES).write_text(curves(progress.losses, progress.dynamics, progress.pictures), encoding="utf-8")
     measured = {name: None if value == math.inf else value for name, value in asdict(report).items()}
@@ -43,7 +43,7 @@ def write_card(
 
 
 def card(plan: Plan, progress: Progress, report: Report, device: torch.device) -> str:
-    """The card as Markdown."""
+    """Return the card as Markdown."""
     drift = "\n".join(
         f"| {frame} | {report.drift_db[frame]:.1f} | {report.drift_cells[frame]:.3f} |" for frame in report.drift_db
     )
@@ -68,7 +68,7 @@ def card(plan: Plan, progress: Progress, report: Report, device: torch.device) -
 
 
 def _command(plan: Plan) -> str:
-    """What repeats the training, as far as a command line can tell it."""
+    """Return the command that repeats the training; other settings have no option."""
     precision = "" if plan.bfloat16 else " --no-bfloat16"
     return (
         f"python -m realtime_engine.integrations.dream.train --seed {plan.seed} "
@@ -82,12 +82,12 @@ def _count(plan: Plan) -> int:
 
 
 def curves(losses: dict[str, list[float]], dynamics: int, pictures: int) -> str:
-    """Loss over batches as an SVG: logarithmic, each curve over its own part of the training."""
+    """Return the losses as an SVG with a logarithmic axis; each curve spans its own part of the training."""
     shown = {name: np.log10(losses[name]) for name in _CURVES if losses.get(name)}
     low, high = (f(np.concatenate(list(shown.values()))) for f in (np.min, np.max))
-    lines = [_line(values, low, max(high, low + 1e-6), _COLOURS[index]) for index, values in enumerate(shown.values())]
+    lines = [_line(values, low, max(high, low + 1e-6), _COLORS[index]) for index, values in enumerate(shown.values())]
     legend = "".join(
-        f'<text x="{_WIDTH - 170}" y="{20 + 16 * index}" fill="{_COLOURS[index]}">{_CURVES[name]}</text>'
+        f'<text x="{_WIDTH - 170}" y="{20 + 16 * index}" fill="{_COLORS[index]}">{_CURVES[name]}</text>'
         for index, name in enumerate(shown)
     )
     return (
@@ -101,8 +101,8 @@ def curves(losses: dict[str, list[float]], dynamics: int, pictures: int) -> str:
     )
 
 
-def _line(values: NDArray[np.float64], low: float, high: float, colour: str) -> str:
+def _line(values: NDArray[np.float64], low: float, high: float, color: str) -> str:
     x = np.linspace(_MARGIN, _WIDTH - _MARGIN, len(values)) if len(values) > 1 else np.array([_MARGIN])
     y = _HEIGHT - _MARGIN - (values - low) / (high - low) * (_HEIGHT - 2 * _MARGIN)
     points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
-    return f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.6"/>'
+    return f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="1.6"/>'

@@ -1,4 +1,4 @@
-"""Pictures to learn from, made in a thread of their own while the network learns from those before."""
+"""Training data: simulated walks, rendered pictures (prepared in a thread) and moves into walls."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from ...maze.motion import RADIUS, VISITOR, Controls, Motion, Records
 from ..inference import as_input
 from ..level import CONTROLS, SIDE, STEP_S, THEMES, TrueView, level, open_cells
 
-_AIM = 0.2  # cells around the middle of a cell in which a walker aims
-_NEAR = 0.3  # cells from its aim at which a walker chooses another
-_WILD_SHARE = 0.3  # of the time with random keys
+_AIM = 0.2  # cells, largest offset of an aim from the center of its cell
+_NEAR = 0.3  # cells, distance at which an aim is reached
+_RANDOM_SHARE = 0.3  # share of the time with random keys
 
 
 @dataclass(frozen=True)
 class Walks:
-    """Some steps of n walkers.
+    """Steps of n walkers.
 
     Attributes:
         places: (steps + 1, n, 3) float64: x, y in cells and yaw in turns, before each step and after the last.
@@ -39,7 +39,15 @@ class Walks:
 
 
 class Walkers:
-    """n visitors of the level with a will of their own; a walk is never the same twice, but follows from the seed."""
+    """Simulates n walkers in the level: they follow corridors or press random keys. Determined by the seed.
+
+    Args:
+        count: number of walkers.
+        seed: seed of their decisions.
+
+    Attributes:
+        visitors: (n,) records of the walkers.
+    """
 
     def __init__(self, count: int, seed: int) -> None:
         self._random = np.random.default_rng([seed, 3])
@@ -50,40 +58,40 @@ class Walkers:
         self._scatter()
         self._keys = np.zeros((count, 3))
         self._run = np.zeros(count, bool)
-        self._wild = np.zeros(count, bool)
-        self._left = np.zeros(count, np.int64)  # steps until the mood changes
+        self._random_keys = np.zeros(count, bool)
+        self._left = np.zeros(count, np.int64)  # steps until the behavior changes
         self._aims = np.stack([self.visitors["x"], self.visitors["y"]], 1)
 
     def walk(self, steps: int) -> Walks:
-        """Go on for some steps."""
-        return self._go(steps, self._wanted)
+        """Simulate ``steps`` steps."""
+        return self._simulate(steps, self._choose_controls)
 
     def turn_left(self, steps: int) -> Walks:
-        """Stand and turn to the left for some steps."""
+        """Simulate ``steps`` steps of turning left in place."""
         count = len(self.visitors)
         nothing, pointer = np.zeros(count), np.zeros((count, 2))
         left = Controls.of(nothing, nothing, nothing - 1, np.zeros(count, bool), pointer)
-        return self._go(steps, lambda: left)
+        return self._simulate(steps, lambda: left)
 
-    def _go(self, steps: int, wish: Callable[[], Controls]) -> Walks:
+    def _simulate(self, steps: int, choose: Callable[[], Controls]) -> Walks:
         count = len(self.visitors)
         places = np.empty((steps + 1, count, 3))
         controls = np.empty((steps, count, CONTROLS), np.float32)
         places[0] = self.places()
         for step in range(steps):
-            wanted = wish()
-            controls[step] = control_numbers(wanted)
-            self._motion.look(self.visitors, wanted)
-            self._motion.walk(self.visitors, wanted, self._solid)
+            chosen = choose()
+            controls[step] = control_vectors(chosen)
+            self._motion.look(self.visitors, chosen)
+            self._motion.walk(self.visitors, chosen, self._solid)
             places[step + 1] = self.places()
         return Walks(places, controls)
 
     def places(self) -> NDArray[np.float64]:
-        """(n, 3) x, y and yaw."""
+        """Return (n, 3) x, y in cells and yaw in turns."""
         return np.stack([self.visitors[name] for name in ("x", "y", "yaw")], 1)
 
     def rest(self) -> None:
-        """Stop all walkers, as at the beginning of a session."""
+        """Stop all walkers, as at the start of a session."""
         for name in ("ahead", "aside", "spin"):
             self.visitors[name] = 0
 
@@ -93,20 +101,20 @@ class Walkers:
         self.visitors["x"], self.visitors["y"] = (cells + 0.5 + self._random.uniform(-_AIM, _AIM, (count, 2))).T
         self.visitors["yaw"] = self._random.random(count)
 
-    def _wanted(self) -> Controls:
+    def _choose_controls(self) -> Controls:
         random, count = self._random, len(self.visitors)
         self._left -= 1
         changing = self._left < 0
-        self._wild = np.where(changing, random.random(count) < _WILD_SHARE, self._wild)
+        self._random_keys = np.where(changing, random.random(count) < _RANDOM_SHARE, self._random_keys)
         self._left = np.where(changing, random.integers(6, 60, count), self._left)
         self._run = np.where(changing, random.random(count) < 0.2, self._run)
         self._keys = np.where(changing[:, None], random.integers(-1, 2, (count, 3)), self._keys)
-        forward, strafe, turn = np.where(self._wild[:, None], self._keys, self._towards_aim()).T
+        forward, strafe, turn = np.where(self._random_keys[:, None], self._keys, self._towards_aim()).T
         glances = random.normal(0, 25, count) * (random.random(count) < 0.08)
         return Controls.of(forward, strafe, turn, self._run, np.stack([glances, np.zeros(count)], 1))
 
     def _towards_aim(self) -> NDArray[np.float64]:
-        """(n, 3) keys that turn to the aim, then go there."""
+        """Return (n, 3) forward, strafe and turn that turn towards the aim, then walk to it."""
         visitors = self.visitors
         away = self._aims - np.stack([visitors["x"], visitors["y"]], 1)
         arrived = np.hypot(*away.T) < _NEAR
@@ -121,7 +129,7 @@ class Walkers:
         return np.stack([forward.astype(float), np.zeros(len(keys)), keys], 1)
 
     def _next_aim(self, walker: int) -> NDArray[np.float64]:
-        """A point in a neighbouring open cell, rather ahead than behind."""
+        """Return a random point in a neighboring open cell; the cell behind has a lower probability."""
         random, visitor = self._random, self.visitors[walker]
         x, y, ahead = int(visitor["x"]), int(visitor["y"]), visitor["yaw"] * 4
         solid = level().grid.solid
@@ -133,8 +141,8 @@ class Walkers:
         return aim
 
 
-def control_numbers(controls: Controls) -> NDArray[np.float32]:
-    """(n, CONTROLS) what the dynamics are told of the controls of n visitors."""
+def control_vectors(controls: Controls) -> NDArray[np.float32]:
+    """Return the (n, CONTROLS) inputs of the dynamics for the controls of n visitors."""
     run = controls.run
     columns = (
         controls.forward,
@@ -148,18 +156,18 @@ def control_numbers(controls: Controls) -> NDArray[np.float32]:
 
 
 _WALKERS = 512
-_WARM_UP = 90  # steps until the walkers have spread
+_WARM_UP = 90  # steps until the walkers are spread over the level
 _BETWEEN = 8  # steps between two batches
-_AHEAD = 3  # batches made in advance
+_PREFETCH = 3  # batches prepared in advance
 
 
-class Lesson(NamedTuple):
+class PictureBatch(NamedTuple):
     """A batch of n pictures.
 
     Attributes:
-        pictures: (n, 3, HEIGHT, WIDTH) in [-1, 1], themes one after the other.
+        pictures: (n, 3, HEIGHT, WIDTH) in [-1, 1], sorted by theme.
         places: (n, 4) x, y in cells, cosine and sine of the yaw.
-        others: (n,) for each picture the index of one in the same theme.
+        others: (n,) index of another picture with the same theme, for each picture.
     """
 
     pictures: Tensor
@@ -167,53 +175,53 @@ class Lesson(NamedTuple):
     others: Tensor
 
 
-def lessons(count: int, size: int, seed: int) -> Iterator[Lesson]:
-    """``count`` batches of ``size`` pictures; the same seed gives the same ones.
+def picture_batches(count: int, size: int, seed: int) -> Iterator[PictureBatch]:
+    """Yield ``count`` batches of ``size`` pictures, determined by the seed and prepared in a thread.
 
-    The thread that makes them has ended when the iteration ends, however it does. What is raised there is raised here.
+    The thread has ended when the iteration ends, also after an early stop. Its exceptions are raised to the caller.
     """
-    queue: Queue[Lesson | BaseException] = Queue(_AHEAD)
+    queue: Queue[PictureBatch | BaseException] = Queue(_PREFETCH)
     ended = threading.Event()
 
-    def make() -> None:
+    def produce() -> None:
         try:
-            for lesson in _made(count, size, seed):
+            for batch in _generate_batches(count, size, seed):
                 if ended.is_set():
                     return
-                queue.put(lesson)
+                queue.put(batch)
         except BaseException as error:
             queue.put(error)
 
-    maker = threading.Thread(target=make, name="lessons", daemon=True)
+    producer = threading.Thread(target=produce, name="picture-batches", daemon=True)
     try:
-        maker.start()
+        producer.start()
         for _ in range(count):
-            lesson = queue.get()
-            if isinstance(lesson, BaseException):
-                raise lesson
-            yield lesson
+            batch = queue.get()
+            if isinstance(batch, BaseException):
+                raise batch
+            yield batch
     finally:
         ended.set()
-        _see_off(maker, queue)
+        _join(producer, queue)
 
 
-def _see_off(maker: threading.Thread, queue: Queue[Lesson | BaseException]) -> None:
-    """Wait for its end, whoever is impatient: a process that ends while it computes is aborted."""
-    while maker.is_alive():
-        with contextlib.suppress(KeyboardInterrupt):  # the first one is on its way up already
-            while not queue.empty():  # what it still puts, a lesson and an error at most, finds room then
+def _join(producer: threading.Thread, queue: Queue[PictureBatch | BaseException]) -> None:
+    """Wait for the end of the thread, also after Ctrl-C: a process that exits while torch computes is aborted."""
+    while producer.is_alive():
+        with contextlib.suppress(KeyboardInterrupt):  # the first interrupt is already being raised
+            while not queue.empty():  # makes room for what the thread still puts: at most a batch and an error
                 queue.get_nowait()
-            maker.join()
+            producer.join()
 
 
 def places_as_tensor(places: NDArray[np.float64]) -> Tensor:
-    """(..., 3) x, y, yaw in turns -> (..., 4) x, y, cosine and sine of the yaw."""
+    """Convert (..., 3) x, y, yaw in turns to (..., 4) x, y, cosine and sine of the yaw."""
     angle = places[..., 2] * (2 * np.pi)
     four = np.stack([places[..., 0], places[..., 1], np.cos(angle), np.sin(angle)], -1)
     return torch.from_numpy(four.astype(np.float32))
 
 
-def _made(count: int, size: int, seed: int) -> Iterator[Lesson]:
+def _generate_batches(count: int, size: int, seed: int) -> Iterator[PictureBatch]:
     random = np.random.default_rng([seed, 4])
     walkers, view = Walkers(max(_WALKERS, size), seed), TrueView()
     walkers.walk(_WARM_UP)
@@ -222,7 +230,7 @@ def _made(count: int, size: int, seed: int) -> Iterator[Lesson]:
         chosen = random.choice(len(walkers.visitors), size, replace=False)
         themes = np.sort(random.integers(0, len(THEMES), size))
         pictures = view(walkers.visitors[chosen], themes)
-        yield Lesson(
+        yield PictureBatch(
             as_input(pictures),
             places_as_tensor(walkers.places()[chosen]),
             torch.from_numpy(_others(themes, random)),
@@ -237,30 +245,30 @@ def _others(themes: NDArray[np.int64], random: np.random.Generator) -> NDArray[n
     return others
 
 
-_LENGTHS = (0.01, 0.17)  # cells a step, from a creeping to a running visitor
+_LENGTHS = (0.01, 0.17)  # cells per step, from slow to running
 _AT_THE_WALL = 0.6  # share of the moves that end near a wall
-_FARTHEST = 1.4  # lengths of a move that a wall gives way at most; a visitor far inside a wall takes some steps
-_BLOCKS = ((0, 0), (1, 0), (0, 1), (1, 1))  # how far blocks of cells reach that are open together
+_MAX_CORRECTION = 1.4  # largest correction in lengths of the move; leaving a wall from deep inside takes several steps
+_BLOCKS = ((0, 0), (1, 0), (0, 1), (1, 1))  # extents of the blocks of open cells
 
 
 def nearest_ground(points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The nearest place to each of (n, 2) points at which a visitor touches no wall; the point itself if it is one."""
-    inside = np.clip(points[:, None], _rooms()[:, :2], _rooms()[:, 2:])  # (n, rooms, 2)
+    """Return for each of (n, 2) points the nearest point at which a visitor touches no wall."""
+    inside = np.clip(points[:, None], _free_boxes()[:, :2], _free_boxes()[:, 2:])  # (n, rooms, 2)
     nearest = np.square(inside - points[:, None]).sum(-1).argmin(1)
     found: NDArray[np.float64] = inside[np.arange(len(points)), nearest]
     return found
 
 
-class Pushes(NamedTuple):
-    """Moves and what walls do to them, (n, 2) each in cells: where they would end, the way, the correction."""
+class WallCorrections(NamedTuple):
+    """Moves and their corrections by walls, (n, 2) each in cells: uncorrected end, move, correction."""
 
     ends: NDArray[np.float32]
     ways: NDArray[np.float32]
     corrections: NDArray[np.float32]
 
 
-def pushes(count: int, random: np.random.Generator) -> Pushes:
-    """Moves to learn walls from: all over the level, most of them ending near a wall, on either side of it."""
+def wall_corrections(count: int, random: np.random.Generator) -> WallCorrections:
+    """Return random moves all over the level with their corrections; most end near a wall, on either side of it."""
     angle = random.uniform(0, 2 * np.pi, count)
     shortest, longest = np.log(_LENGTHS).tolist()
     length = np.exp(random.uniform(shortest, longest, count))[:, None]
@@ -269,14 +277,14 @@ def pushes(count: int, random: np.random.Generator) -> Pushes:
     ends = np.where(random.random((count, 1)) < _AT_THE_WALL, near, anywhere)
     back = nearest_ground(ends) - ends
     far = np.hypot(*back.T)[:, None]
-    back *= np.minimum(1, _FARTHEST * length / np.maximum(far, 1e-9))
+    back *= np.minimum(1, _MAX_CORRECTION * length / np.maximum(far, 1e-9))
     ways = np.stack([np.cos(angle), np.sin(angle)], 1) * length
-    return Pushes(ends.astype(np.float32), ways.astype(np.float32), back.astype(np.float32))
+    return WallCorrections(ends.astype(np.float32), ways.astype(np.float32), back.astype(np.float32))
 
 
 @lru_cache(maxsize=1)
-def _rooms() -> NDArray[np.float64]:
-    """(n, 4) boxes x0, y0, x1, y1 which together are all places where a visitor can stand."""
+def _free_boxes() -> NDArray[np.float64]:
+    """Return (n, 4) boxes x0, y0, x1, y1 whose union is the free space of a visitor's center."""
     solid = level().grid.solid
     boxes = [
         (x + RADIUS, y + RADIUS, x + dx + 1 - RADIUS, y + dy + 1 - RADIUS)

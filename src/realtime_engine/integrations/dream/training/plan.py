@@ -1,4 +1,4 @@
-"""What a training is to do, and how far it has come."""
+"""Settings and progress of a training."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ _MIN = {"seed": 0, "dynamics_steps": 1, "picture_steps": 1, "walkers": 1, "pushe
 
 @dataclass(frozen=True)
 class Plan:
-    """How long and how hard to learn.
+    """Settings of a training. Stored in checkpoints: a training resumes only with equal settings.
 
     Attributes:
-        sizes: of the network.
-        seed: of its first weights and of all walks.
-        dynamics_steps, picture_steps: batches of walks, and of pictures.
-        walkers: in a batch of walks.
-        pushes: in a batch of single moves into and along walls.
-        pictures: in a batch of pictures.
+        sizes: sizes of the network.
+        seed: seed of the initial weights and of the training data.
+        dynamics_steps, picture_steps: number of batches of walks and of pictures.
+        walkers: walks per batch.
+        pushes: single moves into and along walls per batch.
+        pictures: pictures per batch.
         round: batches between two checkpoints.
-        dynamics_rate, picture_rate: highest learning rates.
-        bfloat16: compute pictures in bfloat16 where that is safe.
+        dynamics_rate, picture_rate: peak learning rates.
+        bfloat16: train on pictures with bfloat16 autocast.
 
     Raises:
-        ValueError: naming the setting.
+        ValueError: a setting is out of range.
     """
 
     sizes: DreamSizes = field(default_factory=DreamSizes)
@@ -41,20 +41,20 @@ class Plan:
     bfloat16: bool = True
 
     def __post_init__(self) -> None:
-        for name, least in _MIN.items():
+        for name, minimum in _MIN.items():
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**63:
-                raise ValueError(f"{name} must be a whole number of {least} or more (below 2**63), got {value!r}")
+            if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value < 2**63:
+                raise ValueError(f"{name} must be an integer of {minimum} or more (below 2**63), got {value!r}")
 
 
 @dataclass
 class Progress:
-    """How far it has come.
+    """Progress of a training.
 
     Attributes:
-        dynamics, pictures: batches learned from.
-        losses: name -> means over each round, from the first one on.
-        minutes: what it has taken so far.
+        dynamics, pictures: completed batches of walks and of pictures.
+        losses: name -> mean loss of each round, in order.
+        minutes: training time so far.
     """
 
     dynamics: int = 0

@@ -1,4 +1,4 @@
-"""Learning: first how visitors move, then what is seen from where."""
+"""Trains the network: first the dynamics on walks, then encoder, light field and decoder on pictures."""
 
 from __future__ import annotations
 
@@ -18,25 +18,31 @@ from torch.nn.functional import mse_loss
 
 from ....infra.atomic_file import atomic_file
 from ..network import DreamNetwork, Dynamics
-from .data import Lesson, Walkers, lessons, places_as_tensor, pushes
+from .data import PictureBatch, Walkers, picture_batches, places_as_tensor, wall_corrections
 from .plan import Plan, Progress
 
 OnStep = Callable[[str, int, float], None]
 
-_UNROLLS = ((0.3, 8), (0.7, 16), (1.0, 32))  # until this part of the training, this many steps at a time
+_UNROLLS = ((0.3, 8), (0.7, 16), (1.0, 32))  # up to this fraction of the training, unroll this many steps
 _WEIGHTS = {"autoencoder": 1.0, "rendering": 1.0, "latents": 0.02, "spread": 0.001, "place": 0.05, "size": 1e-4}
-_PUSHING = 0.1  # weight of single moves beside walks
+_CORRECTION_WEIGHT = 0.1  # weight of the loss of single moves
 
 
 class Training:
-    """The state of a training. It stops and goes on at the ends of rounds.
+    """A training that can be interrupted and resumed at the end of each round.
 
-    On one machine's CPU, with the same versions and the same number of threads, a plan always gives the same bits,
-    whether it was stopped in between or not. A GPU, and another number of threads, add up in another order.
+    On the same CPU, with the same versions and number of threads, a plan gives bit-identical weights, whether or not
+    the training is interrupted. A GPU or another number of threads changes the order of summation, thus the last bits.
 
     Args:
-        plan: what to do.
-        device: where to do it.
+        plan: the settings.
+        device: device to train on.
+
+    Attributes:
+        plan: the settings.
+        progress: completed batches and their losses.
+        device: device to train on.
+        network: the network.
     """
 
     def __init__(self, plan: Plan, device: torch.device) -> None:
@@ -48,46 +54,55 @@ class Training:
             self.network = DreamNetwork(plan.sizes).to(device)
         for part in (self.network.encoder, self.network.world.decoder):
             part.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self._movers = torch.optim.Adam(_by_rate(self.network.world.dynamics), lr=plan.dynamics_rate)
-        seers = [self.network.encoder, self.network.world.field, self.network.world.decoder]
-        self._seeing = [parameter for part in seers for parameter in part.parameters()]
-        self._seers = torch.optim.AdamW(self._seeing, lr=plan.picture_rate, betas=(0.9, 0.99), weight_decay=1e-4)
+        self._dynamics_optimizer = torch.optim.Adam(
+            _parameter_groups(self.network.world.dynamics), lr=plan.dynamics_rate
+        )
+        parts = [self.network.encoder, self.network.world.field, self.network.world.decoder]
+        self._picture_parameters = [parameter for part in parts for parameter in part.parameters()]
+        self._picture_optimizer = torch.optim.AdamW(
+            self._picture_parameters, lr=plan.picture_rate, betas=(0.9, 0.99), weight_decay=1e-4
+        )
 
     def run(self, checkpoint: Path | None = None, on_step: OnStep = lambda *_: None) -> None:
-        """Learn to the end of the plan.
+        """Train to the end of the plan.
 
         Args:
-            checkpoint: where to write one after each round.
-            on_step: told the part ("dynamics" or "pictures"), how many of its batches are done, the loss of the last.
+            checkpoint: path of the checkpoint written after each round, if any.
+            on_step: called with the part ("dynamics" or "pictures"), its number of completed batches and the last loss.
 
         Raises:
             FloatingPointError: the training has diverged.
+            OSError: the checkpoint cannot be written.
         """
         plan, progress = self.plan, self.progress
         while progress.dynamics < plan.dynamics_steps:
-            self._round(self._dynamics_round, plan.dynamics_steps - progress.dynamics, checkpoint, on_step)
+            self._run_round(self._dynamics_round, plan.dynamics_steps - progress.dynamics, checkpoint, on_step)
         while progress.pictures < plan.picture_steps:
-            self._round(self._picture_round, plan.picture_steps - progress.pictures, checkpoint, on_step)
+            self._run_round(self._picture_round, plan.picture_steps - progress.pictures, checkpoint, on_step)
 
     def save(self, path: Path) -> None:
-        """A checkpoint, whole or not at all. Raises :class:`OSError`."""
+        """Write a checkpoint atomically.
+
+        Raises:
+            OSError: it cannot be written.
+        """
         state = {
             "plan": asdict(self.plan),
             "progress": asdict(self.progress),
             "network": self.network.state_dict(),
-            "movers": self._movers.state_dict(),
-            "seers": self._seers.state_dict(),
+            "movers": self._dynamics_optimizer.state_dict(),
+            "seers": self._picture_optimizer.state_dict(),
         }
-        buffer = BytesIO()  # torch does not tell a full disk from any other trouble
+        buffer = BytesIO()  # torch.save does not raise OSError when the disk is full
         torch.save(state, buffer)
         with atomic_file(path, overwrite=True) as temporary:
             temporary.write_bytes(buffer.getbuffer())
 
     def resume(self, path: Path) -> None:
-        """Go on from a checkpoint, of this device or another.
+        """Resume from a checkpoint, which may come from another device.
 
         Raises:
-            ValueError: it belongs to another plan, or is damaged.
+            ValueError: the checkpoint has other settings or is damaged.
             OSError: it cannot be read.
         """
         try:
@@ -95,24 +110,26 @@ class Training:
             differing = _differing(state["plan"], asdict(self.plan))
         except OSError:
             raise
-        except Exception as error:  # torch and pickle raise all sorts
+        except Exception as error:  # torch and pickle raise many types
             raise _damaged(path, error) from error
         if differing:
             raise ValueError(
-                f"{path} was made with other settings ({', '.join(differing)}): give the same, or another folder"
+                f"{path} was made with other settings ({', '.join(differing)}): use the same settings or another folder"
             )
         try:
             self.progress = Progress(**state["progress"])
             self.network.load_state_dict(state["network"])
-            self._movers.load_state_dict(state["movers"])
-            self._seers.load_state_dict(state["seers"])
+            self._dynamics_optimizer.load_state_dict(state["movers"])
+            self._picture_optimizer.load_state_dict(state["seers"])
         except (KeyError, RuntimeError, TypeError, ValueError) as error:
             raise _damaged(path, error) from error
 
-    def _round(self, learn: Callable[[int, OnStep], None], left: int, checkpoint: Path | None, on_step: OnStep) -> None:
-        began = time.monotonic()
-        learn(min(self.plan.round, left), on_step)
-        self.progress.minutes += (time.monotonic() - began) / 60
+    def _run_round(
+        self, train: Callable[[int, OnStep], None], left: int, checkpoint: Path | None, on_step: OnStep
+    ) -> None:
+        start = time.monotonic()
+        train(min(self.plan.round, left), on_step)
+        self.progress.minutes += (time.monotonic() - start) / 60
         if checkpoint is not None:
             self.save(checkpoint)
 
@@ -124,115 +141,117 @@ class Training:
         total = 0.0
         for _ in range(steps):
             part = progress.dynamics / plan.dynamics_steps
-            _set_rate(self._movers, plan.dynamics_rate * _rate(progress.dynamics, part))
+            _set_rate(self._dynamics_optimizer, plan.dynamics_rate * _rate(progress.dynamics, part))
             walkers.rest()
             walks = walkers.walk(next(length for until, length in _UNROLLS if part < until))
             loss = dynamics_loss(
                 self.network.world.dynamics,
                 places_as_tensor(walks.places).to(self.device),
                 torch.from_numpy(walks.controls).to(self.device),
-            ) + _PUSHING * push_loss(self.network.world.dynamics, self._pushes(random))
-            value = _learn(self._movers, loss, list(self.network.world.dynamics.parameters()), clip=0.3)
+            ) + _CORRECTION_WEIGHT * wall_correction_loss(self.network.world.dynamics, self._wall_corrections(random))
+            value = _optimize(self._dynamics_optimizer, loss, list(self.network.world.dynamics.parameters()), clip=0.3)
             progress.dynamics += 1
             total += value
             on_step("dynamics", progress.dynamics, value)
-        self._note(dynamics=total / steps)
+        self._record_losses(dynamics=total / steps)
 
     def _picture_round(self, steps: int, on_step: OnStep) -> None:
         plan, progress = self.plan, self.progress
         totals: dict[str, float] = {}
-        for lesson in self._lessons(steps):
+        for batch in self._picture_batches(steps):
             part = progress.pictures / plan.picture_steps
-            _set_rate(self._seers, plan.picture_rate * _rate(progress.pictures, part))
-            losses = self._picture_losses(lesson)
+            _set_rate(self._picture_optimizer, plan.picture_rate * _rate(progress.pictures, part))
+            losses = self._picture_losses(batch)
             loss = sum(losses[name] * weight for name, weight in _WEIGHTS.items())
             assert isinstance(loss, Tensor)
-            value = _learn(self._seers, loss, self._seeing, clip=1.0)
+            value = _optimize(self._picture_optimizer, loss, self._picture_parameters, clip=1.0)
             progress.pictures += 1
-            for name, part_of_it in losses.items():
-                totals[name] = totals.get(name, 0.0) + part_of_it.item()
+            for name, term in losses.items():
+                totals[name] = totals.get(name, 0.0) + term.item()
             on_step("pictures", progress.pictures, value)
-        self._note(**{name: total / steps for name, total in totals.items()})
+        self._record_losses(**{name: total / steps for name, total in totals.items()})
 
-    def _pushes(self, random: np.random.Generator) -> list[Tensor]:
-        return [torch.from_numpy(array).to(self.device) for array in pushes(self.plan.pushes, random)]
+    def _wall_corrections(self, random: np.random.Generator) -> list[Tensor]:
+        return [torch.from_numpy(array).to(self.device) for array in wall_corrections(self.plan.pushes, random)]
 
-    def _lessons(self, steps: int) -> Iterator[Lesson]:
-        for lesson in lessons(steps, self.plan.pictures, _round_seed(self.plan.seed, self.progress.pictures)):
-            yield Lesson(*(tensor.to(self.device) for tensor in lesson))
+    def _picture_batches(self, steps: int) -> Iterator[PictureBatch]:
+        for batch in picture_batches(steps, self.plan.pictures, _round_seed(self.plan.seed, self.progress.pictures)):
+            yield PictureBatch(*(tensor.to(self.device) for tensor in batch))
 
-    def _picture_losses(self, lesson: Lesson) -> dict[str, Tensor]:
-        network, half = self.network, len(lesson.pictures) // 2
+    def _picture_losses(self, batch: PictureBatch) -> dict[str, Tensor]:
+        network, half = self.network, len(batch.pictures) // 2
         with self._precision():
-            latents, places, codes = network.encoder(lesson.pictures)
-            seen, spread = network.world.field(lesson.places, codes[lesson.others])
+            latents, places, codes = network.encoder(batch.pictures)
+            seen, spread = network.world.field(batch.places, codes[batch.others])
             pictures = network.world.decoder(torch.cat((latents[::2][:half], seen)))
         latents, places, seen, spread, pictures = (
             tensor.float() for tensor in (latents, places, seen, spread, pictures)
         )
-        off = seen - latents.detach()
+        residual = seen - latents.detach()
         return {
-            "autoencoder": mse_loss(pictures[:half], lesson.pictures[::2][:half]),
-            "rendering": mse_loss(pictures[half:], lesson.pictures),
-            "latents": off.square().mean() + 0.1 * mse_loss(latents, seen.detach()),
-            "spread": (spread + 0.5 * off.detach().square() * torch.exp(-2 * spread)).mean(),
-            "place": mse_loss(places[:, :2], lesson.places[:, :2]) + 4 * mse_loss(places[:, 2:], lesson.places[:, 2:]),
+            "autoencoder": mse_loss(pictures[:half], batch.pictures[::2][:half]),
+            "rendering": mse_loss(pictures[half:], batch.pictures),
+            "latents": residual.square().mean() + 0.1 * mse_loss(latents, seen.detach()),
+            "spread": (spread + 0.5 * residual.detach().square() * torch.exp(-2 * spread)).mean(),
+            "place": mse_loss(places[:, :2], batch.places[:, :2]) + 4 * mse_loss(places[:, 2:], batch.places[:, 2:]),
             "size": latents.square().mean(),
         }
 
     def _precision(self) -> AbstractContextManager[Any]:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.plan.bfloat16)
 
-    def _note(self, **losses: float) -> None:
+    def _record_losses(self, **losses: float) -> None:
         for name, loss in losses.items():
             self.progress.losses.setdefault(name, []).append(loss)
 
 
 def dynamics_loss(dynamics: Dynamics, places: Tensor, controls: Tensor) -> Tensor:
-    """How far walks from rest, unrolled from their first place, end up from the true ones, and how each step differs.
+    """Return the loss of walks unrolled from rest at their first place: position and heading error, total and per step.
 
     Args:
-        places: (steps + 1, n, 4).
+        dynamics: the dynamics.
+        places: (steps + 1, n, 4) reference places.
         controls: (steps, n, CONTROLS).
     """
     walked = unroll(dynamics, places[0], controls)
-    off = walked - places[1:]
-    each = off[1:] - off[:-1]
-    distance = torch.sqrt(off[..., :2].square().sum(-1) + 1e-6).mean()
-    heading = torch.sqrt(off[..., 2:].square().sum(-1) + 1e-6).mean()
+    residual = walked - places[1:]
+    each = residual[1:] - residual[:-1]
+    distance = torch.sqrt(residual[..., :2].square().sum(-1) + 1e-6).mean()
+    heading = torch.sqrt(residual[..., 2:].square().sum(-1) + 1e-6).mean()
     return distance + 0.5 * heading + 5 * each[..., :2].abs().mean() + 10 * each[..., 2:].abs().mean()
 
 
-def push_loss(dynamics: Dynamics, pushes: Sequence[Tensor]) -> Tensor:
-    """How far the corrections of single moves are off, in lengths of the move.
+def wall_correction_loss(dynamics: Dynamics, moves: Sequence[Tensor]) -> Tensor:
+    """Return the mean absolute error of the corrections of single moves, relative to the length of the move.
 
     Args:
-        pushes: ends, ways and corrections, (n, 2) each.
+        dynamics: the dynamics.
+        moves: ends, moves and corrections, (n, 2) each.
     """
-    ends, ways, corrections = pushes
-    off: Tensor = (dynamics.correction(ends, ways) - corrections).abs() / ways.norm(dim=1, keepdim=True)
-    return off.mean()
+    ends, ways, corrections = moves
+    error: Tensor = (dynamics.correction(ends, ways) - corrections).abs() / ways.norm(dim=1, keepdim=True)
+    return error.mean()
 
 
 def unroll(dynamics: Dynamics, place: Tensor, controls: Tensor) -> Tensor:
-    """(steps, n, 4) the places after each step from (n, 4), starting at rest."""
+    """Return (steps, n, 4), the places after each step from (n, 4) ``place``, starting at rest."""
     hidden = place.new_zeros(len(place), dynamics.hidden)
     places = []
-    for told in controls:
-        place, hidden = dynamics(place, hidden, told)
+    for step_controls in controls:
+        place, hidden = dynamics(place, hidden, step_controls)
         places.append(place)
     return torch.stack(places)
 
 
-def _by_rate(dynamics: Dynamics) -> list[dict[str, Any]]:
-    """The few numbers that make the twist learn faster than those that know the walls."""
+def _parameter_groups(dynamics: Dynamics) -> list[dict[str, Any]]:
+    """Return parameter groups: the few parameters of the twist use a higher learning rate than the wall correction."""
     walls = list(dynamics.walls.parameters())
     others = [parameter for name, parameter in dynamics.named_parameters() if not name.startswith("walls.")]
     return [{"params": others, "scale": 5.0}, {"params": walls, "scale": 1.0}]
 
 
 def _rate(step: int, part: float) -> float:
-    """A short warm-up, then half a cosine."""
+    """Return the learning rate factor: linear warm-up, then cosine decay."""
     return min(1.0, (step + 1) / 100) * (0.5 + 0.5 * math.cos(math.pi * part)) + 0.005
 
 
@@ -241,12 +260,16 @@ def _set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
         group["lr"] = rate * group.get("scale", 1.0)
 
 
-def _learn(optimizer: torch.optim.Optimizer, loss: Tensor, parameters: list[nn.Parameter], clip: float) -> float:
-    """One step down the slope of a loss; returns the loss."""
+def _optimize(optimizer: torch.optim.Optimizer, loss: Tensor, parameters: list[nn.Parameter], clip: float) -> float:
+    """Take one optimizer step; return the loss.
+
+    Raises:
+        FloatingPointError: the loss is not finite.
+    """
     value = loss.item()
     if not math.isfinite(value):
         raise FloatingPointError(
-            f"the loss is {value}: the training has diverged; begin anew with another seed, or without bfloat16"
+            f"the loss is {value}: the training has diverged; restart with another seed or without bfloat16"
         )
     optimizer.zero_grad(set_to_none=True)
     loss.backward()  # type: ignore[no-untyped-call]
@@ -256,15 +279,15 @@ def _learn(optimizer: torch.optim.Optimizer, loss: Tensor, parameters: list[nn.P
 
 
 def _differing(plan: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """Names of the settings in which two plans differ."""
+    """Return the names of the settings in which two plans differ."""
     return sorted(name for name in plan.keys() | other.keys() if plan.get(name) != other.get(name))
 
 
 def _damaged(path: Path, error: Exception) -> ValueError:
     reason = " ".join(str(error).split())[:200] or type(error).__name__
     return ValueError(
-        f"{path} is no checkpoint of this training, or damaged ({reason}): "
-        "remove it to begin anew, or give another folder"
+        f"{path} is not a checkpoint of this training or is damaged ({reason}): "
+        "remove it to start over, or choose another folder"
     )
 
 
