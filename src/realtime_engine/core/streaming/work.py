@@ -76,7 +76,8 @@ class StageWork:
         """Everything that the stage consumes, with the controls as they are now."""
         session, table = self.session, self.progress.table
         found = {artifact: session.slots[artifact, self.sequence_id].value for artifact in table.queued}
-        self._add_controls(found, session.controls.peek(self.sequence_id))
+        if table.controls:
+            self._add_controls(found, session.controls.peek(self.sequence_id))
         return found
 
     def sample(self) -> Mapping[str, object]:
