@@ -23,7 +23,7 @@ from tests.integrations.maze.reference import ReferenceRenderer
 from realtime_engine.core.composed import ComposedEngine
 from realtime_engine.core.contract import SessionInit
 from realtime_engine.integrations.maze.model import MazeModel
-from realtime_engine.integrations.maze.motion import Controls, Motion, first_visitor
+from realtime_engine.integrations.maze.motion import Motion, MotionControls, first_visitor
 from realtime_engine.integrations.maze.palette import theme_of
 from realtime_engine.integrations.maze.world import make_world
 
@@ -63,7 +63,7 @@ def plain_times() -> Times:
     visitors, solid = first_visitor(world)[None].copy(), world.grid.solid.reshape(1, -1)
 
     def advance(step: int) -> None:
-        motion.walk(visitors, Controls([conditioning(step)]), solid)
+        motion.walk(visitors, MotionControls([conditioning(step)]), solid)
         renderer.render(visitors[0])
 
     return timed(advance, PLAIN_STEPS, frames=1)

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from realtime_engine.core.streaming.controls import SessionControls
-from realtime_engine.core.streaming.rollout import AppliedAction, ChunkRequest, InputState, SessionInput
+from realtime_engine.core.streaming.controls import StreamingControls
+from realtime_engine.core.streaming.rollout import AppliedAction, ChunkRequest, RolloutInput, SessionInput
 
 ACTIONS = [AppliedAction(number, f"action {number}", 10 * number) for number in range(6)]
 
@@ -73,7 +73,7 @@ def test_concurrent_reads_take_every_event_once(player: SessionInput) -> None:
 
 
 def test_a_request_has_nothing_of_an_action_after_its_state(player: SessionInput) -> None:
-    controls = SessionControls(["motion"])
+    controls = StreamingControls(["motion"])
 
     def apply(number: int, events: list[str]) -> None:
         player.apply({"move": number}, events, ACTIONS[number])
@@ -85,4 +85,4 @@ def test_a_request_has_nothing_of_an_action_after_its_state(player: SessionInput
     apply(2, ["b"])
     assert (first.conditioning, first.events) == ({"move": 1}, ("a",))
     assert (second.conditioning, second.events) == ({"move": 2}, ("b",))
-    assert controls.finish(0)[0] == InputState({"move": 1}, ACTIONS[1])
+    assert controls.finish(0)[0] == RolloutInput({"move": 1}, ACTIONS[1])

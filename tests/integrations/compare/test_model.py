@@ -19,7 +19,7 @@ from realtime_engine.integrations.dream.level import STEP_S, THEMES, TrueView, l
 from realtime_engine.integrations.dream.model import DreamModel
 from realtime_engine.integrations.dream.weights import Weights
 from realtime_engine.integrations.maze.grid import SIZE
-from realtime_engine.integrations.maze.motion import Controls, Motion
+from realtime_engine.integrations.maze.motion import Motion, MotionControls
 from realtime_engine.testing import EngineCase, FaultyModel, check_engine
 from realtime_engine.testing.conformance import CHECKS
 
@@ -59,7 +59,7 @@ def true_frames(seed: int, theme: str, fps: int) -> Iterator[Chunk]:
     told = yield np.zeros(0, np.uint8)
     while True:
         for number in range(round(1 / STEP_S / fps)):
-            controls = Controls([told if number == 0 else {**told, "events": ()}])
+            controls = MotionControls([told if number == 0 else {**told, "events": ()}])
             controls.pointer[:, 1] = 0
             motion.look(visitor, controls)
             motion.walk(visitor, controls, solid)
@@ -207,7 +207,7 @@ def test_who_meets_the_truth_goes_where_the_true_picture_was_taken(
     for _ in range(steps):
         step(engine, a={"meet": False}, b={**walk, "meet": False})
         for _ in range(2):
-            motion.walk(visitor, Controls([walk]), level().grid.solid.reshape(1, SIZE * SIZE))
+            motion.walk(visitor, MotionControls([walk]), level().grid.solid.reshape(1, SIZE * SIZE))
     assert list(step(engine, a={"meet": False}, b={**walk, "meet": True})) == ["a"]
     assert len(met) == 1 and list(met[0]) == [1]
     assert np.array_equal(met[0][1], TrueView()(visitor, np.zeros(1, np.int64))[0])

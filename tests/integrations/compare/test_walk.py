@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from realtime_engine.integrations.compare.walk import Walk
+from realtime_engine.integrations.compare.walk import TrueMotion
 from realtime_engine.integrations.dream.level import start_pose
 
 BOTH = np.array([0, 2])
@@ -16,7 +16,7 @@ def told(row: int, step: int) -> dict[str, Any]:
 
 
 def test_rows_walk_as_they_would_alone() -> None:
-    together, alone = Walk(3), Walk(3)
+    together, alone = TrueMotion(3), TrueMotion(3)
     for walk in (together, alone):
         walk.enter(0, seed=4)
         walk.enter(2, seed=9)
@@ -30,7 +30,7 @@ def test_rows_walk_as_they_would_alone() -> None:
 
 
 def test_all_look_straight_ahead() -> None:
-    walk = Walk(1)
+    walk = TrueMotion(1)
     walk.enter(0, seed=4)
     seen = walk.go(np.array([0]), np.array([0]), [told(1, 3)], frames=1, steps=1)
     assert seen["pitch"].tolist() == [[0.0]]
@@ -38,7 +38,7 @@ def test_all_look_straight_ahead() -> None:
 
 
 def test_a_step_is_made_again_from_the_same_place() -> None:
-    walk = Walk(3)
+    walk = TrueMotion(3)
     walk.enter(0, seed=4)
     walk.enter(2, seed=9)
     for age in range(3):
@@ -53,7 +53,7 @@ def test_a_step_is_made_again_from_the_same_place() -> None:
 
 
 def test_a_row_begins_anew() -> None:
-    walk = Walk(1)
+    walk = TrueMotion(1)
     walk.enter(0, seed=4)
     walk.go(np.array([0]), np.array([0]), [told(1, 3)], frames=1, steps=2)
     walk.enter(0, seed=5)

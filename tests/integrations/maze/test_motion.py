@@ -14,8 +14,8 @@ from realtime_engine.integrations.maze.motion import (
     ORBS,
     RADIUS,
     VISITOR,
-    Controls,
     Motion,
+    MotionControls,
     cosine,
     first_orbs,
     first_visitor,
@@ -33,7 +33,7 @@ def walk(given: list[dict[str, Any]], seed: int = 0, fps: float = FPS) -> np.nda
     solid = world.grid.solid.reshape(1, -1)
     path = [visitors.copy()]
     for conditioning in given:
-        controls = Controls([conditioning])
+        controls = MotionControls([conditioning])
         motion.look(visitors, controls)
         motion.walk(visitors, controls, solid)
         path.append(visitors.copy())
@@ -66,7 +66,7 @@ def test_a_visitor_slides_along_a_wall() -> None:
     visitors, motion = np.zeros(1, VISITOR), Motion(1 / FPS)
     visitors["x"], visitors["y"], visitors["yaw"] = 1.5, 5.5, 1 / 12  # 30 degrees to the right of the corridor
     for _ in range(60):
-        motion.walk(visitors, Controls([{"forward": 1.0}]), solid.reshape(1, -1))
+        motion.walk(visitors, MotionControls([{"forward": 1.0}]), solid.reshape(1, -1))
     assert visitors["y"][0] == pytest.approx(6 - RADIUS, abs=1e-5)
     assert visitors["x"][0] > 4.5
 
@@ -112,7 +112,7 @@ def test_axes_are_clamped() -> None:
 
 def test_a_wrong_type_is_named() -> None:
     with pytest.raises(ValueError, match="strafe must be a number, got 'left'"):
-        Controls([{"strafe": "left"}])
+        MotionControls([{"strafe": "left"}])
 
 
 def test_sines_come_from_a_table_fine_enough_for_a_pixel() -> None:
@@ -142,8 +142,8 @@ def test_controls_that_are_arrays_already_are_those_of_the_mappings() -> None:
         {"forward": 1, "strafe": -0.5, "run": True, "events": [{"kind": "pointer_move", "dx": 7, "dy": -3}]},
         {"turn": 0.25},
     ]
-    told = Controls(given)
-    same = Controls.of(
+    told = MotionControls(given)
+    same = MotionControls.of(
         np.array([1, 0.0]),
         np.array([-0.5, 0]),
         np.array([0, 0.25]),

@@ -357,7 +357,7 @@ class Stuck:
 
 
 async def test_a_client_that_reads_nothing_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("realtime_engine.infra.webcodecs.feed._TIMEOUT_NS", 50_000_000)
+    monkeypatch.setattr("realtime_engine.infra.webcodecs.feed._STUCK_NS", 50_000_000)
     async with in_process() as served:
         session = served.session(await served.create())
         socket = Stuck()

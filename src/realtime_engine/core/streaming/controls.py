@@ -6,7 +6,7 @@ import threading
 from collections.abc import Collection, Hashable, Mapping
 from typing import NamedTuple
 
-__all__ = ["ControlState", "ControlValue", "SessionControls"]
+__all__ = ["ControlSnapshot", "ControlValue", "StreamingControls"]
 
 
 class ControlValue(NamedTuple):
@@ -17,19 +17,19 @@ class ControlValue(NamedTuple):
     set_ns: int = 0
 
 
-class ControlState(NamedTuple):
+class ControlSnapshot(NamedTuple):
     """The values of all controls at one moment.
 
     Attributes:
         values: control -> value.
-        update: what the caller of the newest :meth:`SessionControls.update` has named it.
+        update: what the caller of the newest :meth:`StreamingControls.update` has named it.
     """
 
     values: Mapping[str, ControlValue]
     update: object = None
 
 
-class SessionControls:
+class StreamingControls:
     """The newest values of a session's controls. Thread-safe.
 
     The stages of one sequence sample controls at different times. An update may replace several controls. When it
@@ -39,12 +39,12 @@ class SessionControls:
 
     def __init__(self, names: Collection[str]) -> None:
         self._lock = threading.Lock()
-        self._newest = ControlState(dict.fromkeys(names, ControlValue()))
+        self._newest = ControlSnapshot(dict.fromkeys(names, ControlValue()))
         self._sampled: dict[int, set[Hashable]] = {}  # sequence -> what it has sampled
-        self._kept: dict[int, ControlState] = {}  # sequence -> the state that it keeps
-        self._last: dict[int, ControlState] = {}  # sequence -> the state of its newest sample
+        self._kept: dict[int, ControlSnapshot] = {}  # sequence -> the state that it keeps
+        self._last: dict[int, ControlSnapshot] = {}  # sequence -> the state of its newest sample
 
-    def set(self, values: Mapping[str, object], now_ns: int) -> ControlState:
+    def set(self, values: Mapping[str, object], now_ns: int) -> ControlSnapshot:
         """Set controls, also for sequences that have sampled others.
 
         Returns:
@@ -55,7 +55,7 @@ class SessionControls:
 
     def update(
         self, values: Mapping[str, object], now_ns: int, update: object, replaces: Collection[Hashable]
-    ) -> ControlState:
+    ) -> ControlSnapshot:
         """Set controls together.
 
         Args:
@@ -73,12 +73,12 @@ class SessionControls:
                     self._kept[sequence_id] = self._newest
             return self._set(values, now_ns, update)
 
-    def peek(self, sequence_id: int) -> ControlState:
+    def peek(self, sequence_id: int) -> ControlSnapshot:
         """The state that a sequence would sample now."""
         with self._lock:
             return self._kept.get(sequence_id, self._newest)
 
-    def sample(self, sequence_id: int, names: Collection[Hashable]) -> ControlState:
+    def sample(self, sequence_id: int, names: Collection[Hashable]) -> ControlSnapshot:
         """The state that a sequence sees now, which uses ``names`` of it."""
         with self._lock:
             before = self._last.get(sequence_id)
@@ -87,7 +87,7 @@ class SessionControls:
         del before  # outside the lock, because finalizers may run
         return state
 
-    def finish(self, sequence_id: int) -> tuple[object, list[ControlState]]:
+    def finish(self, sequence_id: int) -> tuple[object, list[ControlSnapshot]]:
         """Forget the sequences up to this one, which sample nothing more.
 
         Returns:
@@ -98,7 +98,7 @@ class SessionControls:
             return None, []
         with self._lock:
             last = self._last.get(sequence_id)
-            unused: list[ControlState] = []
+            unused: list[ControlSnapshot] = []
             for number in [number for number in self._sampled if number <= sequence_id]:
                 del self._sampled[number]
                 unused.append(self._last.pop(number))
@@ -106,8 +106,8 @@ class SessionControls:
                     unused.append(self._kept.pop(number))
         return None if last is None else last.update, unused
 
-    def _set(self, values: Mapping[str, object], now_ns: int, update: object) -> ControlState:
+    def _set(self, values: Mapping[str, object], now_ns: int, update: object) -> ControlSnapshot:
         before = self._newest
         changed = {name: ControlValue(value, before.values[name].version + 1, now_ns) for name, value in values.items()}
-        self._newest = ControlState({**before.values, **changed}, update)
+        self._newest = ControlSnapshot({**before.values, **changed}, update)
         return before

@@ -12,7 +12,7 @@ from types import TracebackType
 from ..clock import MONOTONIC, Clock, Deadline
 from ..monitor import PipelineSnapshot
 from ..waiters import Waiter, enlist
-from .controls import SessionControls
+from .controls import StreamingControls
 from .dispatcher import Dispatcher
 from .errors import StreamingActorFailedError, StreamingBackpressureError, StreamingSessionError
 from .graph import PipelineGraph
@@ -301,7 +301,7 @@ class StreamingPipelineOrchestrator:
             before = session.controls.update(values, self._clock.now_ns(), update, replaces)
         del before  # outside the lock, because finalizers may run
 
-    def session_controls(self, session_id: str) -> SessionControls:
+    def session_controls(self, session_id: str) -> StreamingControls:
         """The controls of a session, to sample them outside a stage. Takes no lock."""
         return self._sessions.get(session_id).controls
 

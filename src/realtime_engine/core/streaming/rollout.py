@@ -13,7 +13,7 @@ from ..clock import MONOTONIC, Clock
 from ..errors import reraise_interrupt
 from ..messages import Stamps
 from ..values import same_value
-from .controls import SessionControls
+from .controls import StreamingControls
 from .errors import contained
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class RequestPart(enum.Enum):
     EVENTS = enum.auto()
 
 
-class InputState(NamedTuple):
+class RolloutInput(NamedTuple):
     """The conditioning after an action."""
 
     conditioning: Mapping[str, Any] = MappingProxyType({})
@@ -67,11 +67,11 @@ class SessionInput:
         self.clock = clock
         self.shown = 0
         self._lock = threading.Lock()
-        self._state = InputState()
+        self._state = RolloutInput()
         self._events: deque[tuple[int, Any]] = deque(maxlen=_MAX_EVENTS)  # each with the number of its action
 
     @property
-    def state(self) -> InputState:
+    def state(self) -> RolloutInput:
         """The state after the newest action."""
         return self._state
 
@@ -89,7 +89,7 @@ class SessionInput:
         """Replace the conditioning and append the events; of more than 4096 the oldest are dropped."""
         with self._lock:
             self._events.extend((applied.number, event) for event in events)
-            self._state = InputState(conditioning, applied)
+            self._state = RolloutInput(conditioning, applied)
 
     def take_events(self, number: int) -> tuple[Any, ...]:
         """Remove and return the events of the actions up to this one, oldest first."""
@@ -124,7 +124,7 @@ class ChunkRequest:
         session_id: str,
         sequence_id: int,
         session_input: SessionInput,
-        controls: SessionControls | None = None,
+        controls: StreamingControls | None = None,
     ) -> None:
         self.session_id = session_id
         self.sequence_id = sequence_id
@@ -155,14 +155,14 @@ class ChunkRequest:
                 self._events = self._input.take_events(state.applied.number)
             return self._events
 
-    def _sample(self, *parts: RequestPart) -> InputState:
+    def _sample(self, *parts: RequestPart) -> RolloutInput:
         assert self._input is not None
         if self.read_ns is None:
             self.read_ns = self._input.clock.now_ns()
         if self._controls is None:
             return self._input.state
         update = self._controls.sample(self.sequence_id, parts).update
-        assert isinstance(update, InputState)
+        assert isinstance(update, RolloutInput)
         return update
 
     def __getstate__(self) -> dict[str, Any]:
@@ -292,7 +292,7 @@ class Rollout:
             return None
         parts = [line.popleft() for line in self._gathered.values()]
         request = self._requests.popleft()
-        action = next((part.update.applied for part in parts if isinstance(part.update, InputState)), NO_ACTION)
+        action = next((part.update.applied for part in parts if isinstance(part.update, RolloutInput)), NO_ACTION)
         shows_new_action = action.number > self.input.shown
         self.input.shown = max(action.number, self.input.shown)
         self.ended = any(part.last for part in parts)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from types import TracebackType
 
 from ..waiters import Waiter
-from .controls import SessionControls
+from .controls import StreamingControls
 from .errors import SequenceError, SessionActiveError, SessionEndedError, UnknownSessionError
 from .graph import PipelineGraph
 from .metrics import PipelineTotals, SessionRecord
@@ -112,7 +112,7 @@ class StreamingSession:
         self.stages = tuple(StageProgress(self, table, window) for table in graph.stages)
         self.slots: dict[tuple[str, int], Slot] = {}
         self.inputs = {artifact: AcceptedSequences() for artifact in graph.inputs}
-        self.controls = SessionControls(graph.controls)
+        self.controls = StreamingControls(graph.controls)
         self.outputs: deque[StreamingOutput] = deque()
         self.emitted = [0] * len(graph.outputs)
         self.polled = [0] * len(graph.outputs)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 
 from ..clock import Clock
-from .controls import ControlState
+from .controls import ControlSnapshot
 from .errors import SessionEndedError
 from .progress import Controls, StageProgress, merged
 from .types import StreamingSessionStatus, StreamingStageActor, StreamingStageInvocation
@@ -101,7 +101,7 @@ class StageWork:
         slots, queued = self.session.slots, self.progress.table.queued
         return merged((slots[artifact, self.sequence_id].controls for artifact in queued), self.sampled)
 
-    def _add_controls(self, inputs: dict[str, object], state: ControlState) -> None:
+    def _add_controls(self, inputs: dict[str, object], state: ControlSnapshot) -> None:
         for artifact in self.progress.table.controls:
             inputs[artifact], version, set_ns = state.values[artifact]
             self.sampled[artifact] = (version, set_ns)

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from ...core.clock import MONOTONIC
 from ...core.loglimit import LogLimiter
 from .declaration import did_you_mean
-from .parsing import MessageRefused, Problem
+from .parsing import MessageFault, MessageRefused
 
 _log = LogLimiter(logging.getLogger(__name__), MONOTONIC)
 
@@ -88,7 +88,7 @@ class FieldValues:
         except Exception as error:  # a validator of the demo may raise anything
             _log.error("a validator of the demo's fields failed", error)
             detail = f"could not be checked: {type(error).__name__}"
-            raise MessageRefused(Problem("bad_field", detail, next(iter(given))), seq=seq) from None
+            raise MessageRefused(MessageFault("bad_field", detail, next(iter(given))), seq=seq) from None
 
     def _build(self, given: Mapping[str, Any]) -> BaseModel:
         assert self._model is not None
@@ -105,14 +105,14 @@ def _drawn_defaults(value: BaseModel | None) -> dict[str, Any]:
     return dict(json.loads(value.model_dump_json(include=names)))
 
 
-def _no_such_field(name: str, known: tuple[str, ...]) -> Problem:
+def _no_such_field(name: str, known: tuple[str, ...]) -> MessageFault:
     near = did_you_mean(name, known) if len(name) <= _MAX_NAME else ""
-    return Problem("bad_field", f"no such field{near}", name)
+    return MessageFault("bad_field", f"no such field{near}", name)
 
 
-def _problems(error: ValidationError, given: Mapping[str, Any]) -> list[Problem]:
+def _problems(error: ValidationError, given: Mapping[str, Any]) -> list[MessageFault]:
     found = error.errors(include_url=False, include_context=False, include_input=False)
     return [
-        Problem("bad_field", details["msg"], ".".join(map(str, details["loc"])) or next(iter(given)))
+        MessageFault("bad_field", details["msg"], ".".join(map(str, details["loc"])) or next(iter(given)))
         for details in found[:_MAX_PROBLEMS]
     ]

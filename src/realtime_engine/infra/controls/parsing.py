@@ -32,7 +32,7 @@ _CLIENT_MESSAGES: dict[str, type[Control | PresentedMessage]] = {
 }
 
 
-class Problem(NamedTuple):
+class MessageFault(NamedTuple):
     """One fault of a message. ``field`` is a dotted path such as ``edges.0.code``."""
 
     code: ErrorCode
@@ -43,7 +43,7 @@ class Problem(NamedTuple):
 class MessageRefused(Exception):
     """The message is not valid in protocol version 1."""
 
-    def __init__(self, *problems: Problem, seq: int | None = None) -> None:
+    def __init__(self, *problems: MessageFault, seq: int | None = None) -> None:
         self.problems = problems
         self.seq = seq
         super().__init__("; ".join(problem.detail for problem in problems))
@@ -61,16 +61,16 @@ def parse_message(message: str | Mapping[str, Any]) -> Control | PresentedMessag
     """
     value = _load(message if isinstance(message, str) else _dump(message))
     if not isinstance(value, dict):
-        raise MessageRefused(Problem("bad_message", f"expected a JSON object, got {_brief(value)}"))
+        raise MessageRefused(MessageFault("bad_message", f"expected a JSON object, got {_brief(value)}"))
     seq = _seq_of(value)
     version, kind = value.get("v"), value.get("type")
     if type(version) is not int or version != PROTOCOL_VERSION:
         detail = f"expected protocol version {PROTOCOL_VERSION}, got {_brief(version)}"
-        raise MessageRefused(Problem("bad_version", detail, "v"), seq=seq)
+        raise MessageRefused(MessageFault("bad_version", detail, "v"), seq=seq)
     model = _CLIENT_MESSAGES.get(kind) if isinstance(kind, str) else None
     if model is None:
         detail = f"expected one of {', '.join(_CLIENT_MESSAGES)}, got {_brief(kind)}"
-        raise MessageRefused(Problem("unknown_type", detail, "type"), seq=seq)
+        raise MessageRefused(MessageFault("unknown_type", detail, "type"), seq=seq)
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -88,16 +88,16 @@ def plain_json(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _dump(message: object) -> str:
     if not isinstance(message, Mapping):
-        raise MessageRefused(Problem("bad_message", f"expected a JSON object, got {type(message).__name__}"))
+        raise MessageRefused(MessageFault("bad_message", f"expected a JSON object, got {type(message).__name__}"))
     try:
         return json.dumps(dict(message))
     except (TypeError, ValueError, RecursionError) as error:
-        raise MessageRefused(Problem("bad_message", f"not JSON: {error}")) from None
+        raise MessageRefused(MessageFault("bad_message", f"not JSON: {error}")) from None
 
 
 def _load(text: str) -> object:
     if len(text) > MAX_MESSAGE_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_MESSAGE_BYTES:
-        raise MessageRefused(Problem("too_large", f"expected at most {MAX_MESSAGE_BYTES} bytes of JSON text"))
+        raise MessageRefused(MessageFault("too_large", f"expected at most {MAX_MESSAGE_BYTES} bytes of JSON text"))
     return _loads(text)
 
 
@@ -105,9 +105,9 @@ def _loads(text: str) -> Any:
     try:
         return json.loads(text, parse_float=_finite, parse_constant=_finite, parse_int=_int64)
     except RecursionError:
-        raise MessageRefused(Problem("too_large", "JSON is nested too deeply")) from None
+        raise MessageRefused(MessageFault("too_large", "JSON is nested too deeply")) from None
     except ValueError as error:
-        raise MessageRefused(Problem("bad_message", f"not JSON: {error}")) from None
+        raise MessageRefused(MessageFault("bad_message", f"not JSON: {error}")) from None
 
 
 def _finite(text: str) -> float:
@@ -129,16 +129,16 @@ def _seq_of(value: Mapping[str, object]) -> int | None:
     return seq if type(seq) is int and 0 <= seq <= 2**53 - 1 else None
 
 
-def _problems(error: ValidationError) -> list[Problem]:
+def _problems(error: ValidationError) -> list[MessageFault]:
     return [_problem(details["type"], details["loc"], details["msg"]) for details in error.errors(include_url=False)]
 
 
-def _problem(kind: str, place: tuple[int | str, ...], text: str) -> Problem:
+def _problem(kind: str, place: tuple[int | str, ...], text: str) -> MessageFault:
     code: ErrorCode = "too_large" if kind in ("too_long", "string_too_long") else "bad_message"
     if place[:1] == ("edges",):
         place = tuple(part for part in place if part not in EDGE_KINDS)
     field = ".".join(map(str, place))
-    return Problem(code, f"{field}: {text}" if field else text, field or None)
+    return MessageFault(code, f"{field}: {text}" if field else text, field or None)
 
 
 def _brief(value: object) -> str:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ...core.monitor import StageSpan
-from .timing import PATH, FrameRecord, Milestone, Stage
+from .timing import PATH, FrameRecord, LatencyStage, Milestone
 
 _FLOWS = 1 << 20  # flow ids reserved for a session
 _SHARED = PATH[: [stage.name for stage in PATH].index("send")]  # stages shared by the viewers of one encode
@@ -88,7 +88,7 @@ class _SessionTrace:
             flow |= {"ph": phase, "id": number, "name": "input" if record.is_answer else "frame", "cat": "flow"}
             self.events.append(flow | {"bp": "e"} if phase == "f" else flow)
 
-    def _slice(self, record: FrameRecord, stage: Stage) -> Event:
+    def _slice(self, record: FrameRecord, stage: LatencyStage) -> Event:
         """The slice of one stage of a frame. Viewers of one encode share the slices of the server."""
         span = record.span(stage)
         assert span is not None

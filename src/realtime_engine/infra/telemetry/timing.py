@@ -27,7 +27,7 @@ class Milestone(enum.IntEnum):
     PRESENTED = 10  # the browser passed it to its compositor
 
 
-class Stage(NamedTuple):
+class LatencyStage(NamedTuple):
     """The time between two milestones.
 
     Attributes:
@@ -43,24 +43,24 @@ class Stage(NamedTuple):
 
 
 PATH = (
-    Stage("uplink", Milestone.PRESSED, Milestone.INPUT, of_input=True),
-    Stage("input_wait", Milestone.INPUT, Milestone.STEP_BEGIN, of_input=True),
-    Stage("step", Milestone.STEP_BEGIN, Milestone.STEP_END),
-    Stage("emit", Milestone.STEP_END, Milestone.EMITTED),
-    Stage("pace", Milestone.EMITTED, Milestone.PACED),
-    Stage("encode", Milestone.PACED, Milestone.ENCODED),
-    Stage("send", Milestone.ENCODED, Milestone.SENT),
-    Stage("network", Milestone.SENT, Milestone.RECEIVED),
-    Stage("decode", Milestone.RECEIVED, Milestone.DECODED),
-    Stage("present", Milestone.DECODED, Milestone.PRESENTED),
+    LatencyStage("uplink", Milestone.PRESSED, Milestone.INPUT, of_input=True),
+    LatencyStage("input_wait", Milestone.INPUT, Milestone.STEP_BEGIN, of_input=True),
+    LatencyStage("step", Milestone.STEP_BEGIN, Milestone.STEP_END),
+    LatencyStage("emit", Milestone.STEP_END, Milestone.EMITTED),
+    LatencyStage("pace", Milestone.EMITTED, Milestone.PACED),
+    LatencyStage("encode", Milestone.PACED, Milestone.ENCODED),
+    LatencyStage("send", Milestone.ENCODED, Milestone.SENT),
+    LatencyStage("network", Milestone.SENT, Milestone.RECEIVED),
+    LatencyStage("decode", Milestone.RECEIVED, Milestone.DECODED),
+    LatencyStage("present", Milestone.DECODED, Milestone.PRESENTED),
 )
 """Consecutive stages; their sum is the total latency."""
 
 TOTALS = (
-    Stage("delivery", Milestone.ENCODED, Milestone.PRESENTED),
-    Stage("step_to_pixel", Milestone.STEP_BEGIN, Milestone.PRESENTED),
-    Stage("input_to_pixel", Milestone.INPUT, Milestone.PRESENTED, of_input=True),
-    Stage("key_to_pixel", Milestone.PRESSED, Milestone.PRESENTED, of_input=True),
+    LatencyStage("delivery", Milestone.ENCODED, Milestone.PRESENTED),
+    LatencyStage("step_to_pixel", Milestone.STEP_BEGIN, Milestone.PRESENTED),
+    LatencyStage("input_to_pixel", Milestone.INPUT, Milestone.PRESENTED, of_input=True),
+    LatencyStage("key_to_pixel", Milestone.PRESSED, Milestone.PRESENTED, of_input=True),
 )
 """Sums of consecutive stages."""
 
@@ -94,7 +94,7 @@ class FrameRecord:
         """Whether a viewer reported the frame as presented."""
         return self.times[Milestone.PRESENTED] is not None
 
-    def span(self, stage: Stage) -> tuple[int, int] | None:
+    def span(self, stage: LatencyStage) -> tuple[int, int] | None:
         """Begin and end of a stage; ``None`` if unknown, or not recorded for this frame."""
         if stage.of_input and not self.is_answer:
             return None

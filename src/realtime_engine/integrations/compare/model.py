@@ -17,7 +17,7 @@ from ..dream.level import HEIGHT, STEP_S, THEMES, WIDTH, TrueView
 from ..dream.model import DreamModel
 from ..maze.motion import Records, cosine, sine
 from .overlay import Diptych
-from .walk import Walk
+from .walk import TrueMotion
 
 __all__ = ["CompareModel"]
 
@@ -65,7 +65,7 @@ class CompareModel:
             frames_per_chunk=frames,
         )
         self._steps = round(1 / STEP_S / (dreamt.rate_hz * frames))
-        self._walk = Walk(dreamt.max_sessions)
+        self._walk = TrueMotion(dreamt.max_sessions)
         self._themes = np.zeros(dreamt.max_sessions, np.int64)
         self._view = TrueView(*_view_size(width))
         self._dreamt_view = TrueView()  # the dream's input; separate, as ENCODE may run concurrently with DEFERRED

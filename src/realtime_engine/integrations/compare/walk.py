@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from ..dream.level import STEP_S, level, start_pose
 from ..maze.grid import SIZE
-from ..maze.motion import VISITOR, Controls, Motion, Records
+from ..maze.motion import VISITOR, Motion, MotionControls, Records
 
 
-class Walk:
+class TrueMotion:
     """Moves a visitor of the level for each row by the rules of the maze, in steps of ``STEP_S``, with level gaze.
 
     The state is double-buffered by the parity of a row's age, so that a failed step can be repeated from the same
@@ -50,7 +50,7 @@ class Walk:
         Raises:
             ValueError: a conditioning is invalid; no row has moved.
         """
-        controls = Controls(conditioning)
+        controls = MotionControls(conditioning)
         visitors = self.visitors(rows, ages)
         solid = np.broadcast_to(self._solid, (len(rows), SIZE * SIZE))
         self._motion.look(visitors, controls)

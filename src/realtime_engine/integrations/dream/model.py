@@ -13,7 +13,7 @@ from torch import Tensor
 from ...core.contract import EngineManifest
 from ...core.lanes import Lane
 from ...core.stages import LaneStage, Stage, StageBatch, session_in
-from ..maze.motion import Controls
+from ..maze.motion import MotionControls
 from .inference import Chunks, Dreamer, NoiseSettings, PictureEncoder, PictureEncoding, State
 from .inputs import Start, start_in, strength_in, theme_in
 from .level import CONTROLS, STEP_S, THEMES
@@ -225,7 +225,7 @@ class DreamModel:
 
     def _controls_of(self, due: list[int], conditioning: list[Mapping[str, Any]]) -> NDArray[np.float32]:
         controls = np.zeros((self._manifest.max_sessions, CONTROLS), np.float32)
-        controls[due] = control_vectors(Controls(conditioning))
+        controls[due] = control_vectors(MotionControls(conditioning))
         return controls
 
     def _state_indices(self, rows: list[int], ages: NDArray[np.int64]) -> Tensor:

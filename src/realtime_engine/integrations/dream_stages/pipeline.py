@@ -28,7 +28,7 @@ from ..dream.inputs import start_in, strength_in, theme_in
 from ..dream.level import CONTROLS
 from ..dream.model import DreamModel
 from ..dream.training.data import control_vectors
-from ..maze.motion import Controls
+from ..maze.motion import MotionControls
 
 
 class Rows:
@@ -153,7 +153,7 @@ class Denoise:
     def __call__(self, batch: Invocations) -> Outputs:
         """Return ``latent`` (frames, latent, COLUMNS) of each session."""
         conditioning = [{**mapping_in(work, "motion"), "events": request_of(work).events} for work in batch]
-        due_controls = control_vectors(Controls(conditioning))
+        due_controls = control_vectors(MotionControls(conditioning))
         due_strengths = [strength_in(values) for values in conditioning]
         with torch.inference_mode():
             due = [self._prepare(work) for work in batch]

@@ -13,7 +13,7 @@ from ...core.errors import brief
 from ...core.lanes import Lane
 from ...core.stages import LaneStage, Stage, StageBatch, session_in
 from .grid import SIZE
-from .motion import ORB, ORBS, VISITOR, Controls, Motion, first_orbs, first_visitor
+from .motion import ORB, ORBS, VISITOR, Motion, MotionControls, first_orbs, first_visitor
 from .palette import Theme, theme_of
 from .renderer import Renderer, View
 from .world import World, make_world
@@ -127,7 +127,7 @@ class MazeModel:
     def _move(self, batch: StageBatch) -> None:
         """HOT: move visitors and orbs of all due rows, frame by frame."""
         rows = np.array(batch.rows_in_order(), np.int64)
-        controls = Controls([batch.conditioning[session_in(batch, row)] for row in rows.tolist()])
+        controls = MotionControls([batch.conditioning[session_in(batch, row)] for row in rows.tolist()])
         now = np.array([batch.ages[row] & 1 for row in rows.tolist()], np.int64)
         visitors, orbs = self._visitors[now, rows], self._orbs[now, rows]
         solid, turns = self._solid[rows], self._turns[rows]

@@ -65,8 +65,8 @@ def cosine(turns: NDArray[np.float64]) -> NDArray[np.float64]:
     return sine(turns + 0.25)
 
 
-class Controls:
-    """Controls of n visitors, one entry per row of the batch.
+class MotionControls:
+    """MotionControls of n visitors, one entry per row of the batch.
 
     Args:
         conditioning: the conditioning of each row.
@@ -95,7 +95,7 @@ class Controls:
         turn: NDArray[np.float64],
         run: NDArray[np.bool_],
         pointer: NDArray[np.float64],
-    ) -> Controls:
+    ) -> MotionControls:
         """Create controls from arrays."""
         controls = cls([])
         controls.forward, controls.strafe, controls.turn = forward, strafe, turn
@@ -135,13 +135,13 @@ class Motion:
         self._turn_gain = 1 - math.exp(-frame_s / _TURN_TAU)
         self._orb_gain = 1 - math.exp(-frame_s / _ORB_TAU)
 
-    def look(self, visitors: Records, controls: Controls) -> None:
+    def look(self, visitors: Records, controls: MotionControls) -> None:
         """Apply pointer movement, once per chunk."""
         visitors["yaw"] += controls.pointer[:, 0] * _TURNS_PER_PIXEL
         pitch = visitors["pitch"] - controls.pointer[:, 1] * _PITCH_PER_PIXEL
         visitors["pitch"] = np.clip(pitch, -MAX_PITCH, MAX_PITCH)
 
-    def walk(self, visitors: Records, controls: Controls, solid: NDArray[np.bool_]) -> None:
+    def walk(self, visitors: Records, controls: MotionControls, solid: NDArray[np.bool_]) -> None:
         """Turn and move visitors for one frame, sliding along walls; ``solid`` is (n, SIZE * SIZE)."""
         frame_s = self._frame_s
         visitors["spin"] += (controls.turn * _TURN - visitors["spin"]) * self._turn_gain

@@ -24,7 +24,7 @@ from ...core.streaming import (
     StreamingStageSpec,
 )
 from ..maze.grid import SIZE
-from ..maze.motion import ORBS, Controls, Motion, Records, first_orbs, first_visitor
+from ..maze.motion import ORBS, Motion, MotionControls, Records, first_orbs, first_visitor
 from ..maze.palette import Theme, theme_of
 from ..maze.renderer import Renderer, View
 from ..maze.world import World, make_world
@@ -99,7 +99,7 @@ class Denoise:
     def __call__(self, batch: Invocations) -> Outputs:
         """Return ``latent`` (:class:`Latent`) of each session."""
         walks = [self._walk_of(work) for work in batch]
-        controls = Controls([_controls_of(work) for work in batch])
+        controls = MotionControls([_controls_of(work) for work in batch])
         visitors, orbs = np.stack([walk.visitor for walk in walks]), np.stack([walk.orbs for walk in walks])
         solid, turns = np.stack([walk.solid for walk in walks]), np.stack([walk.turns for walk in walks])
         self._motion.look(visitors, controls)

@@ -20,7 +20,7 @@ from realtime_engine.integrations.dream.training.data import (
     places_as_tensor,
     wall_corrections,
 )
-from realtime_engine.integrations.maze.motion import RADIUS, Controls, Motion
+from realtime_engine.integrations.maze.motion import RADIUS, Motion, MotionControls
 
 SIZE = 24
 
@@ -206,7 +206,7 @@ def test_places_are_those_of_the_mazes_motion() -> None:
     for told, place in zip(walks.controls.astype(float), walks.places[1:], strict=True):
         run = (told[:, 2] != 0) | (told[:, 3] != 0)
         pointer = np.stack([told[:, 5] * 100, np.zeros(8)], 1)
-        controls = Controls.of(told[:, 0], told[:, 1], told[:, 4], run, pointer)
+        controls = MotionControls.of(told[:, 0], told[:, 1], told[:, 4], run, pointer)
         motion.look(visitors, controls)
         motion.walk(visitors, controls, solid)
         off = np.stack([visitors[name] for name in ("x", "y", "yaw")], 1) - place
@@ -247,14 +247,14 @@ def test_rest_stops_everybody_where_they_are() -> None:
     assert walkers.visitors["ahead"].any()
     walkers.rest()
     nothing = np.zeros(16)
-    still = Controls.of(nothing, nothing, nothing, np.zeros(16, bool), np.zeros((16, 2)))
+    still = MotionControls.of(nothing, nothing, nothing, np.zeros(16, bool), np.zeros((16, 2)))
     Motion(STEP_S).walk(walkers.visitors, still, np.tile(level().grid.solid.ravel(), (16, 1)))
     assert np.array_equal(walkers.places(), before)
 
 
 def test_control_numbers_tell_running_apart() -> None:
     told = control_vectors(
-        Controls(
+        MotionControls(
             [
                 {"forward": 1, "strafe": -0.5, "turn": 0.25, "events": [{"kind": "pointer_move", "dx": 50, "dy": 9}]},
                 {"forward": 1, "strafe": -0.5, "run": True},

@@ -24,7 +24,7 @@ from realtime_engine.integrations.dream.training.evaluation import (
     _psnr,
     grid_frames,
 )
-from realtime_engine.integrations.maze.motion import VISITOR, Controls, Motion
+from realtime_engine.integrations.maze.motion import VISITOR, Motion, MotionControls
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -104,7 +104,7 @@ class TrueDynamics(Part):
         visitors["ahead"], visitors["aside"], visitors["spin"] = hidden.double().numpy().T
         before = visitors.copy()
         forward, strafe, running, aside, turn, pointer = told.double().numpy().T
-        controls = Controls.of(
+        controls = MotionControls.of(
             forward, strafe, turn, (running != 0) | (aside != 0), np.stack([pointer * 100, 0 * pointer], 1)
         )
         self.motion.look(visitors, controls)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...maze.grid import HEADINGS, SIZE
-from ...maze.motion import RADIUS, VISITOR, Controls, Motion, Records
+from ...maze.motion import RADIUS, VISITOR, Motion, MotionControls, Records
 from ..inference import as_input
 from ..level import CONTROLS, SIDE, STEP_S, THEMES, TrueView, level, open_cells
 
@@ -70,10 +70,10 @@ class Walkers:
         """Simulate ``steps`` steps of turning left in place."""
         count = len(self.visitors)
         nothing, pointer = np.zeros(count), np.zeros((count, 2))
-        left = Controls.of(nothing, nothing, nothing - 1, np.zeros(count, bool), pointer)
+        left = MotionControls.of(nothing, nothing, nothing - 1, np.zeros(count, bool), pointer)
         return self._simulate(steps, lambda: left)
 
-    def _simulate(self, steps: int, choose: Callable[[], Controls]) -> Walks:
+    def _simulate(self, steps: int, choose: Callable[[], MotionControls]) -> Walks:
         count = len(self.visitors)
         places = np.empty((steps + 1, count, 3))
         controls = np.empty((steps, count, CONTROLS), np.float32)
@@ -101,7 +101,7 @@ class Walkers:
         self.visitors["x"], self.visitors["y"] = (cells + 0.5 + self._random.uniform(-_AIM, _AIM, (count, 2))).T
         self.visitors["yaw"] = self._random.random(count)
 
-    def _choose_controls(self) -> Controls:
+    def _choose_controls(self) -> MotionControls:
         random, count = self._random, len(self.visitors)
         self._left -= 1
         changing = self._left < 0
@@ -111,7 +111,7 @@ class Walkers:
         self._keys = np.where(changing[:, None], random.integers(-1, 2, (count, 3)), self._keys)
         forward, strafe, turn = np.where(self._random_keys[:, None], self._keys, self._towards_aim()).T
         glances = random.normal(0, 25, count) * (random.random(count) < 0.08)
-        return Controls.of(forward, strafe, turn, self._run, np.stack([glances, np.zeros(count)], 1))
+        return MotionControls.of(forward, strafe, turn, self._run, np.stack([glances, np.zeros(count)], 1))
 
     def _towards_aim(self) -> NDArray[np.float64]:
         """Return (n, 3) forward, strafe and turn that turn towards the aim, then walk to it."""
@@ -141,7 +141,7 @@ class Walkers:
         return aim
 
 
-def control_vectors(controls: Controls) -> NDArray[np.float32]:
+def control_vectors(controls: MotionControls) -> NDArray[np.float32]:
     """Return the (n, CONTROLS) inputs of the dynamics for the controls of n visitors."""
     run = controls.run
     columns = (
