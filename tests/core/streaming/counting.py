@@ -140,6 +140,6 @@ class Turnstile:
         self._pass.release()
 
     def open(self) -> None:
-        """Hold nobody any more."""
+        """Hold no invocation any more."""
         self._open = True
         self._pass.release(1000)

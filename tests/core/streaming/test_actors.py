@@ -82,7 +82,7 @@ def make(request: pytest.FixtureRequest) -> Iterator[Maker]:
 
 
 class Gate:
-    """A handler that tells when it is entered, and stays until it is let go."""
+    """A handler that signals its entry, and returns when the test says so."""
 
     def __init__(self) -> None:
         self.entered = threading.Semaphore(0)
@@ -257,7 +257,7 @@ def test_a_barrier_waits_for_what_was_taken(make: Maker) -> None:
     assert future.done()
 
 
-def test_cleanup_comes_after_the_work_and_finds_room_in_a_full_mailbox(make: Maker) -> None:
+def test_cleanup_follows_the_work_even_with_a_full_mailbox(make: Maker) -> None:
     gate = Gate()
     closed: list[tuple[StreamingSessionContext, StreamingSessionCloseReason]] = []
     actor = make(gate, session_closer=lambda *args: closed.append((*args, tuple(gate.handled))))
@@ -272,7 +272,7 @@ def test_cleanup_comes_after_the_work_and_finds_room_in_a_full_mailbox(make: Mak
     assert closed == [(context(), CANCELLED, (0, 1))]
 
 
-def test_what_a_closer_raises_is_for_the_one_who_asked(make: Maker) -> None:
+def test_the_error_of_a_closer_is_raised_in_its_caller(make: Maker) -> None:
     calls = []
 
     def closer(*_: object) -> None:
@@ -336,7 +336,7 @@ def test_close_does_not_wait_for_a_stuck_handler(make: Maker) -> None:
     assert not actor._thread.is_alive() and gate.handled == [0]
 
 
-def test_a_closer_that_waits_when_the_actor_is_given_up_is_told(make: Maker) -> None:
+def test_a_waiting_closer_fails_when_the_actor_is_abandoned(make: Maker) -> None:
     gate = Gate()
     actor = make(gate, session_closer=lambda *_: None)
     actor.submit(invocation())

@@ -183,7 +183,7 @@ def test_an_answer_given_twice_is_counted_and_changes_nothing() -> None:
 
 
 class Fleeting:
-    """Work that is answered as soon as somebody has looked at its future."""
+    """Completes an invocation as soon as its future was read."""
 
     def __init__(self) -> None:
         self.futures = [Future[object]()]

@@ -56,7 +56,7 @@ from .workers import TIMEOUT_S
 Event = TypeVar("Event", bound=SessionEvent)
 
 
-class Player:
+class Client:
     """The caller's side of one session."""
 
     def __init__(self, inbox: Inbox, outbox: Outbox, session_id: str) -> None:
@@ -95,7 +95,7 @@ class Player:
         return chunk
 
 
-class Table:
+class Harness:
     """An engine being served."""
 
     def __init__(self, engine: StreamingEngine, maxsize: int = 0, **options: Any) -> None:
@@ -103,14 +103,14 @@ class Table:
         self.inbox, self.outbox, self.stop = Inbox(), Outbox(maxsize), asyncio.Event()
         self.serving = asyncio.create_task(run_engine(engine, self.inbox, self.outbox, stop=self.stop, **options))
 
-    def player(self, session_id: str) -> Player:
-        return Player(self.inbox, self.outbox, session_id)
+    def client(self, session_id: str) -> Client:
+        return Client(self.inbox, self.outbox, session_id)
 
-    async def join(self, session_id: str, **context: object) -> Player:
-        player = self.player(session_id)
-        player.put(Attach(session_id, {"seed": 1, **context}))
-        await player.event(Attached)
-        return player
+    async def join(self, session_id: str, **context: object) -> Client:
+        client = self.client(session_id)
+        client.put(Attach(session_id, {"seed": 1, **context}))
+        await client.event(Attached)
+        return client
 
     async def end(self) -> None:
         self.stop.set()
@@ -120,13 +120,13 @@ class Table:
 @asynccontextmanager
 async def served(
     model: CountingModel, monitor: ServeMonitor | None = None, max_chunks: int | None = None, **options: Any
-) -> AsyncIterator[Table]:
-    table = Table(counting_engine(model, **options), monitor=monitor, max_chunks=max_chunks)
+) -> AsyncIterator[Harness]:
+    harness = Harness(counting_engine(model, **options), monitor=monitor, max_chunks=max_chunks)
     try:
-        yield table
+        yield harness
     finally:
-        await table.end()
-    counts = table.engine.pipeline.diagnostics()
+        await harness.end()
+    counts = harness.engine.pipeline.diagnostics()
     assert counts.slot_leaks == counts.cleanup_failures == counts.duplicate_results == 0
 
 
@@ -147,9 +147,9 @@ def gate(model: CountingModel) -> Iterator[Turnstile]:
 
 
 async def test_chunks_come_in_order_with_their_identity(model: CountingModel) -> None:
-    async with served(model) as table:
-        player = await table.join("a", seed=7)
-        chunks = await player.chunks(20)
+    async with served(model) as harness:
+        client = await harness.join("a", seed=7)
+        chunks = await client.chunks(20)
     assert [chunk.seq for chunk in chunks] == [chunk.output.sequence_id for chunk in chunks] == list(range(20))
     assert {(chunk.epoch, chunk.action_id, chunk.output.seed) for chunk in chunks} == {(1, None, 7)}
     for chunk in chunks:
@@ -159,25 +159,25 @@ async def test_chunks_come_in_order_with_their_identity(model: CountingModel) ->
 
 
 async def test_sessions_do_not_mix(model: CountingModel) -> None:
-    async with served(model) as table:
-        players = [await table.join(name, seed=number) for number, name in enumerate("abcd")]
-        for number, player in enumerate(players):
-            player.put(Action(player.id, {"move": number}, action_id="set"))
-        for number, player in enumerate(players):
-            first = await player.chunk_with("set")
-            later = await player.chunks(5)
+    async with served(model) as harness:
+        clients = [await harness.join(name, seed=number) for number, name in enumerate("abcd")]
+        for number, client in enumerate(clients):
+            client.put(Action(client.id, {"move": number}, action_id="set"))
+        for number, client in enumerate(clients):
+            first = await client.chunk_with("set")
+            later = await client.chunks(5)
             assert [chunk.output.total - first.output.total for chunk in later] == [number * k for k in range(1, 6)]
-            assert {(chunk.output.session_id, chunk.output.seed) for chunk in later} == {(player.id, number)}
+            assert {(chunk.output.session_id, chunk.output.seed) for chunk in later} == {(client.id, number)}
 
 
 async def test_stages_overlap(model: CountingModel, gate: Turnstile) -> None:
-    async with served(model) as table:
-        player = await table.join("a")
+    async with served(model) as harness:
+        client = await harness.join("a")
         await gate.await_entry()
         for _ in range(2):
             await model.await_plan()  # of the chunk that is held in the second stage, and of the next
         gate.open()
-        await player.chunks(3)
+        await client.chunks(3)
 
 
 # -- actions
@@ -185,46 +185,46 @@ async def test_stages_overlap(model: CountingModel, gate: Turnstile) -> None:
 
 async def test_a_control_reaches_the_chunk_that_begins_next(model: CountingModel, gate: Turnstile) -> None:
     """At full load, with every place in the pipeline taken, the age of a control is at most one chunk."""
-    async with served(model) as table:
-        player = await table.join("a")
+    async with served(model) as harness:
+        client = await harness.join("a")
         await gate.await_entry()
         for _ in range(2):
             await model.await_plan()  # all places before it are taken
         for number in range(1, 20):
-            player.put(Action("a", {"move": number}, action_id=number), SetActive("a", True))
-            await player.event(ActiveChanged)  # the action before it is applied
+            client.put(Action("a", {"move": number}, action_id=number), SetActive("a", True))
+            await client.event(ActiveChanged)  # the action before it is applied
             gate.let_pass()
             await gate.await_entry()
-            chunk = await player.chunk()
+            chunk = await client.chunk()
             assert (chunk.output.move, chunk.action_id) == (number - 1, number - 1 or None)
         gate.open()
-        chunk = await player.chunk()
+        chunk = await client.chunk()
         assert (chunk.output.move, chunk.action_id) == (19, 19)
 
 
 async def test_every_event_is_in_exactly_one_chunk_in_order(model: CountingModel) -> None:
-    async with served(model) as table:
-        player = await table.join("a")
+    async with served(model) as harness:
+        client = await harness.join("a")
         sent = 0
         for burst in range(60):
             events = list(range(sent, sent + burst % 4))
             sent += len(events)
-            player.put(Action("a", {"move": 1}, events, action_id=burst))
+            client.put(Action("a", {"move": 1}, events, action_id=burst))
             if burst % 3 == 0:
-                await player.chunk()
-        await player.chunk_with(59)
-    seen = [event for item in player.items if isinstance(item, Chunk) for event in item.output.events]
+                await client.chunk()
+        await client.chunk_with(59)
+    seen = [event for item in client.items if isinstance(item, Chunk) for event in item.output.events]
     assert seen == list(range(sent))
 
 
 async def test_events_stay_with_the_controls_of_their_action(model: CountingModel, gate: Turnstile) -> None:
-    async with served(model) as table:
-        player = await table.join("a")
+    async with served(model) as harness:
+        client = await harness.join("a")
         await gate.await_entry()  # the control is sampled, the events are not read
-        player.put(Action("a", {"move": 1}, ["tap"], action_id=1), SetActive("a", True))
-        await player.event(ActiveChanged)  # the action is applied
+        client.put(Action("a", {"move": 1}, ["tap"], action_id=1), SetActive("a", True))
+        await client.event(ActiveChanged)  # the action is applied
         gate.open()
-        first, second = await player.chunks(2)
+        first, second = await client.chunks(2)
         assert (first.output.move, first.output.events, first.action_id) == (0, (), None)
         assert (second.output.move, second.output.events, second.action_id) == (1, ("tap",), 1)
 
@@ -259,24 +259,24 @@ class TwoControls:
 async def act_while_planning(*actions: Action) -> list[tuple[object, object]]:
     """The outputs and actions of a chunk whose first stage has begun before these actions, and of the next one."""
     model = TwoControls()
-    table = Table(model.engine())
+    harness = Harness(model.engine())
     try:
-        player = await table.join("a")
-        player.put(Action("a", {"prompt": "ice", "move": 0}, action_id=0), SetActive("a", True))
-        await player.event(ActiveChanged)
+        client = await harness.join("a")
+        client.put(Action("a", {"prompt": "ice", "move": 0}, action_id=0), SetActive("a", True))
+        await client.event(ActiveChanged)
         while True:  # the chunks that have begun before the first action
             await model.gate.await_entry()
             model.gate.let_pass()
-            if (await player.chunk()).action_id == 0:
+            if (await client.chunk()).action_id == 0:
                 break
         await model.gate.await_entry()
-        player.put(*actions, SetActive("a", True))
-        await player.event(ActiveChanged)
+        client.put(*actions, SetActive("a", True))
+        await client.event(ActiveChanged)
         model.gate.open()
-        return [(chunk.output, chunk.action_id) for chunk in await player.chunks(2)]
+        return [(chunk.output, chunk.action_id) for chunk in await client.chunks(2)]
     finally:
         model.gate.open()
-        await table.end()
+        await harness.end()
 
 
 async def test_an_action_that_changes_controls_of_two_stages_is_in_a_chunk_as_a_whole() -> None:
@@ -299,49 +299,49 @@ async def test_an_action_that_a_later_stage_alone_reads_is_in_the_chunk_that_has
 
 
 async def test_conditioning_persists_and_is_replaced_whole(model: CountingModel) -> None:
-    async with served(model) as table:
-        player = await table.join("a")
-        player.put(Action("a", {"move": 3}, action_id=1))
-        first = await player.chunk_with(1)
-        assert {chunk.output.move for chunk in [first, *await player.chunks(3)]} == {3}
-        player.put(Action("a", {"other": 1}, action_id=2))
-        assert (await player.chunk_with(2)).output.move == 0
+    async with served(model) as harness:
+        client = await harness.join("a")
+        client.put(Action("a", {"move": 3}, action_id=1))
+        first = await client.chunk_with(1)
+        assert {chunk.output.move for chunk in [first, *await client.chunks(3)]} == {3}
+        client.put(Action("a", {"other": 1}, action_id=2))
+        assert (await client.chunk_with(2)).output.move == 0
 
 
-async def test_an_action_that_changes_nothing_comes_back_all_the_same(model: CountingModel) -> None:
-    async with served(model) as table:
-        player = await table.join("a")
+async def test_an_action_that_changes_nothing_is_shown_too(model: CountingModel) -> None:
+    async with served(model) as harness:
+        client = await harness.join("a")
         for number in range(5):
-            player.put(Action("a", {"move": 1}, action_id=number))
-            chunk = await player.chunk_with(number)
+            client.put(Action("a", {"move": 1}, action_id=number))
+            chunk = await client.chunk_with(number)
             assert chunk.stamps.action_received is not None
             assert chunk.stamps.action_received <= chunk.stamps.step_begin
 
 
-async def test_actions_of_strangers_are_rejected(model: CountingModel) -> None:
-    async with served(model) as table:
-        player = table.player("nobody")
-        player.put(Action("nobody"), SetActive("nobody", True), Reset("nobody"), Detach("nobody"))
-        reasons = [(await player.event(Rejected)).reason for _ in range(3)]
+async def test_messages_to_unknown_sessions_are_rejected(model: CountingModel) -> None:
+    async with served(model) as harness:
+        client = harness.client("unknown")
+        client.put(Action("unknown"), SetActive("unknown", True), Reset("unknown"), Detach("unknown"))
+        reasons = [(await client.event(Rejected)).reason for _ in range(3)]
         assert all("not attached" in reason for reason in reasons)
-        assert (await player.event(Detached)).epoch == 0
+        assert (await client.event(Detached)).epoch == 0
 
 
 # -- sessions
 
 
 async def test_attach_twice_is_one_session(model: CountingModel) -> None:
-    async with served(model) as table:
-        player = await table.join("a", seed=5)
-        player.put(Attach("a", {"seed": 6}))
-        assert (await player.event(Attached)).epoch == 1
-        assert (await player.chunk()).output.seed == 5
+    async with served(model) as harness:
+        client = await harness.join("a", seed=5)
+        client.put(Attach("a", {"seed": 6}))
+        assert (await client.event(Attached)).epoch == 1
+        assert (await client.chunk()).output.seed == 5
 
 
 async def test_places_are_counted_and_given_back(model: CountingModel) -> None:
-    async with served(model, max_sessions=2) as table:
-        first, _ = await table.join("a"), await table.join("b")
-        third = table.player("c")
+    async with served(model, max_sessions=2) as harness:
+        first, _ = await harness.join("a"), await harness.join("b")
+        third = harness.client("c")
         third.put(Attach("c", {"seed": 1}))
         assert (await third.event(Rejected)).reason == "all 2 places are taken"
         first.put(Detach("a"))
@@ -351,47 +351,47 @@ async def test_places_are_counted_and_given_back(model: CountingModel) -> None:
         await third.chunks(2)
 
 
-async def test_an_id_that_comes_back_goes_on_counting(model: CountingModel) -> None:
-    async with served(model) as table:
-        player = await table.join("a")
+async def test_an_id_that_is_attached_again_continues_counting(model: CountingModel) -> None:
+    async with served(model) as harness:
+        client = await harness.join("a")
         for epoch in range(1, 6):
-            await player.chunks(2)
-            player.put(Detach("a"), Attach("a", {"seed": epoch}))
-            assert (await player.event(Detached)).epoch == epoch
-            assert (await player.event(Attached)).epoch == epoch + 1
-            assert (await player.chunk()).output.seed == epoch
-    chunks = [item for item in player.items if isinstance(item, Chunk)]
+            await client.chunks(2)
+            client.put(Detach("a"), Attach("a", {"seed": epoch}))
+            assert (await client.event(Detached)).epoch == epoch
+            assert (await client.event(Attached)).epoch == epoch + 1
+            assert (await client.chunk()).output.seed == epoch
+    chunks = [item for item in client.items if isinstance(item, Chunk)]
     assert [chunk.seq for chunk in chunks] == list(range(len(chunks)))
 
 
 async def test_reset_begins_a_new_epoch_and_nothing_of_the_old_one_follows(model: CountingModel) -> None:
-    async with served(model) as table:
-        player = await table.join("a", seed=0)
-        player.put(Action("a", {"move": 5}, events=["stale"], action_id="old"))
+    async with served(model) as harness:
+        client = await harness.join("a", seed=0)
+        client.put(Action("a", {"move": 5}, events=["stale"], action_id="old"))
         for reset in range(1, 40):
             for _ in range(reset % 3):
-                await player.next()
-            player.put(Reset("a", {"seed": reset}))
-            done = await player.event(ResetDone)
+                await client.next()
+            client.put(Reset("a", {"seed": reset}))
+            done = await client.event(ResetDone)
             assert done.epoch == reset + 1
-            chunk = await player.chunk()
+            chunk = await client.chunk()
             assert chunk.epoch == reset + 1
             made = chunk.output
             assert (made.seed, made.sequence_id, made.total, made.events, chunk.action_id) == (reset, 0, 0, (), None)
-        player.put(Reset("a"))  # an empty context is the last one
-        await player.event(ResetDone)
-        assert (await player.chunk()).output.seed == 39
-    epochs = [item.epoch for item in player.items]
+        client.put(Reset("a"))  # an empty context is the last one
+        await client.event(ResetDone)
+        assert (await client.chunk()).output.seed == 39
+    epochs = [item.epoch for item in client.items]
     assert epochs == sorted(epochs)
-    chunks = [item for item in player.items if isinstance(item, Chunk)]
+    chunks = [item for item in client.items if isinstance(item, Chunk)]
     assert [chunk.seq for chunk in chunks] == list(range(len(chunks)))
     assert sorted(model.closed) == sorted((stage, "a", epoch) for stage in ("plan", "act") for epoch in range(1, 42))
     assert model.seeds == model.totals == {}
 
 
-async def test_a_reset_of_one_does_not_wait_for_another(model: CountingModel, gate: Turnstile) -> None:
-    async with served(model) as table:
-        held, free = await table.join("a"), await table.join("b")
+async def test_a_reset_does_not_wait_for_other_sessions(model: CountingModel, gate: Turnstile) -> None:
+    async with served(model) as harness:
+        held, free = await harness.join("a"), await harness.join("b")
         await gate.await_entry()
         held.put(Reset("a", {"seed": 2}), Action("a", {"move": 1}, action_id="after"))
         gate.open()
@@ -405,27 +405,27 @@ async def test_a_reset_of_one_does_not_wait_for_another(model: CountingModel, ga
 
 
 async def test_a_paused_session_is_quiet_and_goes_on_where_it_was(model: CountingModel) -> None:
-    async with served(model) as table:
-        player, other = await table.join("a"), await table.join("b")
+    async with served(model) as harness:
+        client, other = await harness.join("a"), await harness.join("b")
         for _ in range(10):
-            await player.chunk()
-            player.put(SetActive("a", False))
-            assert (await player.event(ActiveChanged)).active is False
+            await client.chunk()
+            client.put(SetActive("a", False))
+            assert (await client.event(ActiveChanged)).active is False
             await other.chunks(5)
-            player.put(SetActive("a", True))
-            assert (await player.next()) == ActiveChanged("a", True, epoch=1)
-    sequences = [item.output.sequence_id for item in player.items if isinstance(item, Chunk)]
+            client.put(SetActive("a", True))
+            assert (await client.next()) == ActiveChanged("a", True, epoch=1)
+    sequences = [item.output.sequence_id for item in client.items if isinstance(item, Chunk)]
     assert sequences == list(range(len(sequences)))
 
 
 async def test_a_pause_is_answered_when_the_chunks_in_flight_are_out(model: CountingModel, gate: Turnstile) -> None:
-    async with served(model) as table:
-        player = await table.join("a")
+    async with served(model) as harness:
+        client = await harness.join("a")
         await gate.await_entry()
-        player.put(SetActive("a", False), SetActive("a", True), SetActive("a", False), Detach("a"))
+        client.put(SetActive("a", False), SetActive("a", True), SetActive("a", False), Detach("a"))
         answers = []
         gate.open()
-        while not isinstance(item := await player.next(), Detached):
+        while not isinstance(item := await client.next(), Detached):
             answers.append(item)
     assert [item.active for item in answers if isinstance(item, ActiveChanged)] == [False, True, False]
 
@@ -433,29 +433,29 @@ async def test_a_pause_is_answered_when_the_chunks_in_flight_are_out(model: Coun
 async def test_of_two_pauses_neither_is_answered_before_the_chunks_in_flight(
     model: CountingModel, gate: Turnstile
 ) -> None:
-    async with served(model) as table:
-        player = await table.join("a")
+    async with served(model) as harness:
+        client = await harness.join("a")
         await gate.await_entry()
-        player.put(SetActive("a", False), SetActive("a", False), Attach("a"))
-        stranger = await table.join("b")  # by then they have been applied
+        client.put(SetActive("a", False), SetActive("a", False), Attach("a"))
+        other_client = await harness.join("b")  # by then they have been applied
         gate.open()
-        while not isinstance(await player.next(), Attached):
+        while not isinstance(await client.next(), Attached):
             continue
-        *chunks, first, second, _ = player.items[1:]
+        *chunks, first, second, _ = client.items[1:]
         assert chunks and all(isinstance(item, Chunk) for item in chunks)
         assert first == second == ActiveChanged("a", False, epoch=1)
-        assert stranger.items[0] == Attached("b", epoch=1)
+        assert other_client.items[0] == Attached("b", epoch=1)
 
 
 async def test_a_reset_keeps_the_pause(model: CountingModel) -> None:
-    async with served(model) as table:
-        player = await table.join("a")
-        player.put(SetActive("a", False))
-        await player.event(ActiveChanged)
-        player.put(Reset("a", {"seed": 9}), SetActive("a", True))
-        assert isinstance(await player.next(), ResetDone)
-        assert isinstance(await player.next(), ActiveChanged)
-        assert (await player.chunk()).output.seed == 9
+    async with served(model) as harness:
+        client = await harness.join("a")
+        client.put(SetActive("a", False))
+        await client.event(ActiveChanged)
+        client.put(Reset("a", {"seed": 9}), SetActive("a", True))
+        assert isinstance(await client.next(), ResetDone)
+        assert isinstance(await client.next(), ActiveChanged)
+        assert (await client.chunk()).output.seed == 9
 
 
 # -- failures
@@ -475,13 +475,13 @@ def failing_at(sequence_id: int, error: BaseException, times: int = 1) -> Callab
 
 async def test_a_session_that_fails_starts_again_from_its_seed_and_others_go_on(model: CountingModel) -> None:
     model.before_act = failing_at(3, ValueError("too wet"))
-    async with served(model) as table:
-        player, other = await table.join("a", seed=7), await table.join("b", seed=8)
-        for one in (player, other):
+    async with served(model) as harness:
+        client, other = await harness.join("a", seed=7), await harness.join("b", seed=8)
+        for one in (client, other):
             one.put(Action(one.id, {"move": 2}, action_id="set"))
-        assert await player.event(Failed) == Failed("a", "ValueError: too wet", epoch=1)
-        before = [item for item in player.items if isinstance(item, Chunk)]
-        after = await player.chunks(5)
+        assert await client.event(Failed) == Failed("a", "ValueError: too wet", epoch=1)
+        before = [item for item in client.items if isinstance(item, Chunk)]
+        after = await client.chunks(5)
         assert [chunk.seq for chunk in before + after] == list(range(8))
         assert [chunk.output.sequence_id for chunk in after] == list(range(5))
         assert {(chunk.epoch, chunk.output.seed, chunk.action_id) for chunk in after} == {(1, 7, "set")}
@@ -500,98 +500,98 @@ async def test_events_that_no_chunk_has_shown_survive_a_failure(model: CountingM
         fail(work)
 
     model.before_act = hold_and_fail
-    async with served(model) as table:
-        player = await table.join("a")
+    async with served(model) as harness:
+        client = await harness.join("a")
         await gate.await_entry()
-        player.put(Action("a", {"move": 1}, ["tap"]), SetActive("a", True))
-        await player.event(ActiveChanged)  # the action is applied
+        client.put(Action("a", {"move": 1}, ["tap"]), SetActive("a", True))
+        await client.event(ActiveChanged)  # the action is applied
         gate.open()
-        await player.event(Failed)
-        assert (await player.chunk()).output.events == ("tap",)
+        await client.event(Failed)
+        assert (await client.chunk()).output.events == ("tap",)
 
 
 async def test_ten_failures_in_a_row_detach_a_session(model: CountingModel) -> None:
     model.before_act = failing_at(0, ValueError("too wet"), times=10)
     monitor = ServeMonitor()
-    async with served(model, monitor=monitor) as table:
-        player, other = await table.join("a"), await table.join("b")
-        failures = [await player.event(Failed) for _ in range(10)]
+    async with served(model, monitor=monitor) as harness:
+        client, other = await harness.join("a"), await harness.join("b")
+        failures = [await client.event(Failed) for _ in range(10)]
         assert [failed.fatal for failed in failures] == [False] * 9 + [True]
         assert {(failed.error, failed.epoch) for failed in failures} == {("ValueError: too wet", 1)}
-        assert not any(isinstance(item, Chunk) for item in player.items)
+        assert not any(isinstance(item, Chunk) for item in client.items)
         assert monitor.failed == 10
         await other.chunks(5)
-        player.put(Attach("a", {"seed": 1}))
-        assert (await player.event(Attached)).epoch == 2
-        assert [chunk.seq for chunk in await player.chunks(3)] == [0, 1, 2]
+        client.put(Attach("a", {"seed": 1}))
+        assert (await client.event(Attached)).epoch == 2
+        assert [chunk.seq for chunk in await client.chunks(3)] == [0, 1, 2]
     assert sorted(model.closed) == sorted(set(model.closed))
 
 
 async def test_a_chunk_between_two_failures_starts_the_count_again(model: CountingModel) -> None:
     model.before_act = failing_at(1, ValueError("too wet"), times=25)
-    async with served(model) as table:
-        player = await table.join("a")
+    async with served(model) as harness:
+        client = await harness.join("a")
         for _ in range(25):
-            assert not (await player.event(Failed)).fatal
-        await player.chunks(5)
+            assert not (await client.event(Failed)).fatal
+        await client.chunks(5)
 
 
 async def test_messages_during_a_restart_are_applied_after_it(model: CountingModel, gate: Turnstile) -> None:
     fail = failing_at(1, ValueError("too wet"))
     model.before_act = fail
-    async with served(model) as table:
-        player = await table.join("a")
-        failed = await player.event(Failed)
-        player.put(Action("a", {"move": 3}, action_id="new"), SetActive("a", False))
-        assert failed.epoch == (await player.event(ActiveChanged)).epoch == 1
-        player.put(Reset("a", {"seed": 5}), SetActive("a", True))
-        assert (await player.event(ResetDone)).epoch == 2
-        await player.event(ActiveChanged)
-        assert (await player.chunk()).output.seed == 5
+    async with served(model) as harness:
+        client = await harness.join("a")
+        failed = await client.event(Failed)
+        client.put(Action("a", {"move": 3}, action_id="new"), SetActive("a", False))
+        assert failed.epoch == (await client.event(ActiveChanged)).epoch == 1
+        client.put(Reset("a", {"seed": 5}), SetActive("a", True))
+        assert (await client.event(ResetDone)).epoch == 2
+        await client.event(ActiveChanged)
+        assert (await client.chunk()).output.seed == 5
 
 
 INTERRUPTS = [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit(), StopAsyncIteration()]
 
 
 @pytest.mark.parametrize("interrupt", INTERRUPTS, ids=repr)
-async def test_a_stage_that_wants_to_exit_fails_its_session_alone(
+async def test_a_stage_that_raises_an_interrupt_fails_its_session_only(
     model: CountingModel, interrupt: BaseException
 ) -> None:
     model.before_act = failing_at(1, interrupt)
-    async with served(model) as table:
-        player, other = await table.join("a"), await table.join("b")
-        failed = await player.event(Failed)
+    async with served(model) as harness:
+        client, other = await harness.join("a"), await harness.join("b")
+        failed = await client.event(Failed)
         assert not failed.fatal and failed.error.startswith(
             f"StageInterruptError: stage 'act' raised {type(interrupt).__name__}"
         )
         await other.chunks(3)
-        await player.chunks(3)
+        await client.chunks(3)
 
 
 @pytest.mark.parametrize("hook", ["inputs", "controls"])
-async def test_a_mapping_that_wants_to_exit_fails_its_session_alone(model: CountingModel, hook: str) -> None:
+async def test_a_mapping_that_raises_system_exit_fails_its_session_only(model: CountingModel, hook: str) -> None:
     def leave(given: object) -> Any:
         if hook == "inputs" or given:
             raise SystemExit(3)
         return {"control": given}
 
     actors = {"plan": LocalStageActor(model.plan), "act": LocalStageActor(model.act)}
-    table = Table(StreamingEngine(SPEC, actors, EngineManifest(1), **{hook: leave}))
-    player = await table.join("a")
+    harness = Harness(StreamingEngine(SPEC, actors, EngineManifest(1), **{hook: leave}))
+    client = await harness.join("a")
     if hook == "controls":
-        player.put(Action("a", {"move": 1}))
-    assert "SystemExit" in (await player.event(Failed)).error
-    await table.end()
+        client.put(Action("a", {"move": 1}))
+    assert "SystemExit" in (await client.event(Failed)).error
+    await harness.end()
 
 
 async def test_a_context_that_the_model_does_not_take_ends_the_session(model: CountingModel) -> None:
-    async with served(model) as table:
-        player = table.player("a")
-        player.put(Attach("a", {}))
-        await player.event(Attached)
-        while not (failed := await player.event(Failed)).fatal:
+    async with served(model) as harness:
+        client = harness.client("a")
+        client.put(Attach("a", {}))
+        await client.event(Attached)
+        while not (failed := await client.event(Failed)).fatal:
             assert failed.error == "KeyError: 'seed'"
-        assert failed.error == "KeyError: 'seed'" and len(player.items) == 11
+        assert failed.error == "KeyError: 'seed'" and len(client.items) == 11
 
 
 async def test_a_mapping_to_inputs_that_raises_skips_chunks_and_ends_the_session_after_ten(
@@ -607,16 +607,16 @@ async def test_a_mapping_to_inputs_that_raises_skips_chunks_and_ends_the_session
         return {"request": request}
 
     actors = {"plan": LocalStageActor(model.plan), "act": LocalStageActor(model.act)}
-    table = Table(StreamingEngine(SPEC, actors, EngineManifest(1, rate_hz=1000.0), inputs=inputs))
-    player = await table.join("a")
-    assert [await player.event(Failed) for _ in range(3)] == 3 * [Failed("a", "LookupError: not mapped", epoch=1)]
-    assert [chunk.output.sequence_id for chunk in await player.chunks(3)] == [0, 1, 2]
+    harness = Harness(StreamingEngine(SPEC, actors, EngineManifest(1, rate_hz=1000.0), inputs=inputs))
+    client = await harness.join("a")
+    assert [await client.event(Failed) for _ in range(3)] == 3 * [Failed("a", "LookupError: not mapped", epoch=1)]
+    assert [chunk.output.sequence_id for chunk in await client.chunks(3)] == [0, 1, 2]
     broken = 100
-    while not (await player.event(Failed)).fatal:
+    while not (await client.event(Failed)).fatal:
         continue  # a chunk in flight may still come out after the first failures
-    assert all(isinstance(item, Failed) for item in player.items[-10:])
-    assert not isinstance(player.items[-11], Failed)
-    await table.end()
+    assert all(isinstance(item, Failed) for item in client.items[-10:])
+    assert not isinstance(client.items[-11], Failed)
+    await harness.end()
 
 
 async def test_an_action_that_the_mapping_to_controls_refuses_changes_nothing(model: CountingModel) -> None:
@@ -626,24 +626,24 @@ async def test_an_action_that_the_mapping_to_controls_refuses_changes_nothing(mo
         return {"unknown": 0} if conditioning.get("move") == 14 else {"control": conditioning}
 
     actors = {"plan": LocalStageActor(model.plan), "act": LocalStageActor(model.act)}
-    table = Table(StreamingEngine(SPEC, actors, EngineManifest(1, rate_hz=1000.0), controls=controls))
-    player = await table.join("a")
-    player.put(Action("a", {"move": 2}, action_id="good"))
-    await player.chunk_with("good")
-    player.put(Action("a", {"move": 13}, ["tap"], action_id="bad"), Action("a", {"move": 14}, action_id="bad"))
-    assert await player.event(Failed) == Failed("a", "LookupError: not mapped", epoch=1)
-    assert "gives 'unknown', expected ['control']" in (await player.event(Failed)).error
-    chunks = await player.chunks(3)
+    harness = Harness(StreamingEngine(SPEC, actors, EngineManifest(1, rate_hz=1000.0), controls=controls))
+    client = await harness.join("a")
+    client.put(Action("a", {"move": 2}, action_id="good"))
+    await client.chunk_with("good")
+    client.put(Action("a", {"move": 13}, ["tap"], action_id="bad"), Action("a", {"move": 14}, action_id="bad"))
+    assert await client.event(Failed) == Failed("a", "LookupError: not mapped", epoch=1)
+    assert "gives 'unknown', expected ['control']" in (await client.event(Failed)).error
+    chunks = await client.chunks(3)
     assert {(chunk.output.move, chunk.output.events, chunk.action_id) for chunk in chunks} == {(2, (), "good")}
-    await table.end()
+    await harness.end()
 
 
 async def test_inputs_that_are_not_all_inputs_are_refused(model: CountingModel) -> None:
     actors = {"plan": LocalStageActor(model.plan), "act": LocalStageActor(model.act)}
-    table = Table(StreamingEngine(SPEC, actors, EngineManifest(1), inputs=lambda request: {"wish": request}))
-    player = await table.join("a")
-    assert "must give ['request'], got ['wish']" in (await player.event(Failed)).error
-    await table.end()
+    harness = Harness(StreamingEngine(SPEC, actors, EngineManifest(1), inputs=lambda request: {"wish": request}))
+    client = await harness.join("a")
+    assert "must give ['request'], got ['wish']" in (await client.event(Failed)).error
+    await harness.end()
 
 
 async def test_a_session_that_cannot_begin_leaves_nothing(model: CountingModel) -> None:
@@ -655,16 +655,16 @@ async def test_a_session_that_cannot_begin_leaves_nothing(model: CountingModel) 
         return {"control": conditioning}
 
     actors = {"plan": LocalStageActor(model.plan), "act": LocalStageActor(model.act)}
-    table = Table(StreamingEngine(SPEC, actors, EngineManifest(1), controls=controls))
-    player = table.player("a")
-    player.put(Attach("a", {"seed": 1}))
-    assert (await player.event(Rejected)).reason == "LookupError: not mapped"
-    assert table.engine.pipeline.health().session_count == 0
+    harness = Harness(StreamingEngine(SPEC, actors, EngineManifest(1), controls=controls))
+    client = harness.client("a")
+    client.put(Attach("a", {"seed": 1}))
+    assert (await client.event(Rejected)).reason == "LookupError: not mapped"
+    assert harness.engine.pipeline.health().session_count == 0
     broken = False
-    player.put(Attach("a", {"seed": 1}))
-    assert (await player.event(Attached)).epoch == 1
-    await player.chunk()
-    await table.end()
+    client.put(Attach("a", {"seed": 1}))
+    assert (await client.event(Attached)).epoch == 1
+    await client.chunk()
+    await harness.end()
 
 
 async def test_a_dead_stage_fails_its_sessions_at_once_and_takes_no_more(model: CountingModel) -> None:
@@ -672,19 +672,19 @@ async def test_a_dead_stage_fails_its_sessions_at_once_and_takes_no_more(model: 
         if work.key.session_id == "a":
             raise StreamingActorFailedError("the device is lost")
 
-    async with served(model) as table:
-        player, paused = await table.join("a"), await table.join("b")
+    async with served(model) as harness:
+        client, paused = await harness.join("a"), await harness.join("b")
         paused.put(SetActive("b", False))
         await paused.event(ActiveChanged)
-        await player.chunk()
+        await client.chunk()
         model.before_act = die
-        for one in (player, paused):
+        for one in (client, paused):
             failed = await one.event(Failed)
             assert "the device is lost" in failed.error and not failed.fatal
             failed = await one.event(Failed)
             assert "give a factory of actors to have it restarted" in failed.error and failed.fatal
-        player.put(Attach("a", {"seed": 1}))
-        rejected = await player.event(Rejected)
+        client.put(Attach("a", {"seed": 1}))
+        rejected = await client.event(Rejected)
         assert "the device is lost" in rejected.reason and rejected.epoch == 1
 
 
@@ -695,51 +695,51 @@ async def test_a_stage_with_a_factory_is_restarted_for_the_sessions_that_it_had(
         raise StreamingActorFailedError("the device is lost")
 
     actors: dict[str, Any] = {"plan": LocalStageActor(model.plan), "act": lambda: LocalStageActor(model.act)}
-    table = Table(StreamingEngine(SPEC, actors, EngineManifest(1, rate_hz=1000.0)))
-    player = await table.join("a", seed=4)
-    await player.chunk()
+    harness = Harness(StreamingEngine(SPEC, actors, EngineManifest(1, rate_hz=1000.0)))
+    client = await harness.join("a", seed=4)
+    await client.chunk()
     model.before_act = die
-    failed = await player.event(Failed)
+    failed = await client.event(Failed)
     assert "the device is lost" in failed.error and not failed.fatal
-    assert (await player.chunk()).output.seed == 4
-    await table.end()
+    assert (await client.chunk()).output.seed == 4
+    await harness.end()
 
 
-async def test_a_stuck_stage_keeps_only_what_it_holds(
+async def test_a_stuck_stage_blocks_only_its_own_session(
     model: CountingModel, gate: Turnstile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serving, "_RELEASE_TIMEOUT_S", 0.02)
-    async with served(model, max_sessions=1) as table:
-        player = await table.join("a")
+    async with served(model, max_sessions=1) as harness:
+        client = await harness.join("a")
         await gate.await_entry()
-        player.put(Detach("a"), Attach("b", {"seed": 1}))
-        assert "not released" in (await player.event(Failed)).error
-        stranger = table.player("b")
-        stranger.put(Attach("b", {"seed": 1}))
-        assert (await stranger.event(Rejected)).reason == "all 1 places are taken"
+        client.put(Detach("a"), Attach("b", {"seed": 1}))
+        assert "not released" in (await client.event(Failed)).error
+        other_client = harness.client("b")
+        other_client.put(Attach("b", {"seed": 1}))
+        assert (await other_client.event(Rejected)).reason == "all 1 places are taken"
         gate.open()
-        while not isinstance(item := await stranger.next(), Attached):
-            stranger.put(Attach("b", {"seed": 1}))
+        while not isinstance(item := await other_client.next(), Attached):
+            other_client.put(Attach("b", {"seed": 1}))
         assert item.epoch == 1
 
 
-async def test_any_number_of_stuck_sessions_keep_nobody_else(
+async def test_stuck_sessions_do_not_block_others(
     model: CountingModel, gate: Turnstile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serving, "_RELEASE_TIMEOUT_S", 3 * TIMEOUT_S)
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
-    async with served(model, max_sessions=9) as table:
-        first = await table.join("a")
+    async with served(model, max_sessions=9) as harness:
+        first = await harness.join("a")
         await gate.await_entry()
-        others = [await table.join(f"b{number}") for number in range(7)]
+        others = [await harness.join(f"b{number}") for number in range(7)]
         first.put(Detach("a"))
         for other in others:
             other.put(Detach(other.id))  # behind the one that holds the stage
-        while table.engine.pipeline.status("a") is StreamingSessionStatus.RUNNING:  # noqa: ASYNC110 (no event for it)
+        while harness.engine.pipeline.status("a") is StreamingSessionStatus.RUNNING:  # noqa: ASYNC110 (no event for it)
             await asyncio.sleep(0)
-        stranger = table.player("c")
-        stranger.put(Attach("c", {"seed": 1}))
-        assert isinstance(await stranger.next(), Attached)
+        other_client = harness.client("c")
+        other_client.put(Attach("c", {"seed": 1}))
+        assert isinstance(await other_client.next(), Attached)
         gate.open()
 
 
@@ -752,39 +752,39 @@ def ending_at(sequence_id: int) -> Callable[[Any], bool]:
 
 async def test_a_last_output_finishes_the_session_until_its_reset(model: CountingModel) -> None:
     model.is_last = ending_at(3)
-    async with served(model) as table:
-        player, other = await table.join("a"), await table.join("b")
-        assert await player.event(Finished) == Finished("a", epoch=1)
-        assert [item.seq for item in player.items if isinstance(item, Chunk)] == [0, 1, 2, 3]
-        player.put(SetActive("a", False), SetActive("a", True), Action("a", {"move": 1}))
-        assert [(await player.event(ActiveChanged)).active for _ in range(2)] == [False, True]
+    async with served(model) as harness:
+        client, other = await harness.join("a"), await harness.join("b")
+        assert await client.event(Finished) == Finished("a", epoch=1)
+        assert [item.seq for item in client.items if isinstance(item, Chunk)] == [0, 1, 2, 3]
+        client.put(SetActive("a", False), SetActive("a", True), Action("a", {"move": 1}))
+        assert [(await client.event(ActiveChanged)).active for _ in range(2)] == [False, True]
         await other.chunks(20)
-        player.put(Reset("a", {"seed": 6}))
-        assert await player.next() == ResetDone("a", epoch=2)
-        assert [(chunk.seq, chunk.output.seed) for chunk in await player.chunks(4)] == [(n, 6) for n in range(4, 8)]
-        assert await player.next() == Finished("a", epoch=2)
-        player.put(Detach("a"))
-        assert await player.next() == Detached("a", epoch=2)
+        client.put(Reset("a", {"seed": 6}))
+        assert await client.next() == ResetDone("a", epoch=2)
+        assert [(chunk.seq, chunk.output.seed) for chunk in await client.chunks(4)] == [(n, 6) for n in range(4, 8)]
+        assert await client.next() == Finished("a", epoch=2)
+        client.put(Detach("a"))
+        assert await client.next() == Detached("a", epoch=2)
 
 
 async def test_a_limit_of_chunks_finishes_each_epoch(model: CountingModel) -> None:
-    async with served(model, max_chunks=3) as table:
-        player = await table.join("a")
+    async with served(model, max_chunks=3) as harness:
+        client = await harness.join("a")
         for epoch in (1, 2):
-            chunks = await player.chunks(3)
+            chunks = await client.chunks(3)
             assert [chunk.output.sequence_id for chunk in chunks] == [0, 1, 2]
-            assert await player.next() == Finished("a", epoch=epoch)
-            player.put(Reset("a"))
-            await player.event(ResetDone)
+            assert await client.next() == Finished("a", epoch=epoch)
+            client.put(Reset("a"))
+            await client.event(ResetDone)
 
 
 async def test_chunks_before_a_failure_count_for_the_limit(model: CountingModel) -> None:
     model.before_act = failing_at(2, ValueError("too wet"))
-    async with served(model, max_chunks=5) as table:
-        player = await table.join("a")
-        await player.event(Failed)
-        assert [chunk.seq for chunk in await player.chunks(3)] == [2, 3, 4]
-        assert await player.next() == Finished("a", epoch=1)
+    async with served(model, max_chunks=5) as harness:
+        client = await harness.join("a")
+        await client.event(Failed)
+        assert [chunk.seq for chunk in await client.chunks(3)] == [2, 3, 4]
+        assert await client.next() == Finished("a", epoch=1)
 
 
 # -- detach
@@ -794,18 +794,18 @@ async def test_chunks_before_a_failure_count_for_the_limit(model: CountingModel)
 async def test_a_detach_drains_or_cancels_the_chunks_in_flight(
     model: CountingModel, gate: Turnstile, policy: Literal["drain", "cancel"]
 ) -> None:
-    async with served(model, on_detach=policy) as table:
-        player = await table.join("a")
+    async with served(model, on_detach=policy) as harness:
+        client = await harness.join("a")
         await gate.await_entry()
         for _ in range(2):
             await model.await_plan()  # of the chunk that is held in the second stage, and of the next
-        player.put(Detach("a"))
-        stranger = await table.join("b")  # by then it is applied
+        client.put(Detach("a"))
+        other_client = await harness.join("b")  # by then it is applied
         gate.open()
-        assert (await player.event(Detached)).epoch == 1
-        chunks = [item for item in player.items if isinstance(item, Chunk)]
+        assert (await client.event(Detached)).epoch == 1
+        chunks = [item for item in client.items if isinstance(item, Chunk)]
         assert len(chunks) >= 2 if policy == "drain" else chunks == []
-        await stranger.chunks(3)
+        await other_client.chunks(3)
     assert model.seeds == model.totals == {}
 
 
@@ -813,15 +813,15 @@ async def test_a_drain_that_takes_too_long_becomes_a_cancel(
     model: CountingModel, gate: Turnstile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serving, "_DRAIN_TIMEOUT_S", 0.02)
-    async with served(model, on_detach="drain") as table:
-        player = await table.join("a")
+    async with served(model, on_detach="drain") as harness:
+        client = await harness.join("a")
         await gate.await_entry()
-        player.put(Detach("a"))
-        while table.engine.pipeline.status("a") is StreamingSessionStatus.RUNNING:  # noqa: ASYNC110 (no event for it)
+        client.put(Detach("a"))
+        while harness.engine.pipeline.status("a") is StreamingSessionStatus.RUNNING:  # noqa: ASYNC110 (no event for it)
             await asyncio.sleep(0)
         gate.open()
-        assert await player.event(Detached) == Detached("a", epoch=1)
-        assert not any(isinstance(item, Chunk) for item in player.items)
+        assert await client.event(Detached) == Detached("a", epoch=1)
+        assert not any(isinstance(item, Chunk) for item in client.items)
 
 
 # -- the monitor
@@ -830,15 +830,15 @@ async def test_a_drain_that_takes_too_long_becomes_a_cancel(
 async def test_the_monitor_counts_what_a_stage_graph_does(model: CountingModel) -> None:
     model.before_act = failing_at(4, ValueError("too wet"))
     monitor = ServeMonitor()
-    async with served(model, monitor=monitor) as table:
-        player, stranger = await table.join("a"), table.player("nobody")
-        player.put(Action("a", {"move": 1}, action_id=1))
-        await player.event(Failed)
-        stranger.put(Reset("nobody"))
-        await stranger.event(Rejected)
-        await player.chunks(10)
-        player.put(SetActive("a", False))
-        await player.event(ActiveChanged)  # nothing is in flight
+    async with served(model, monitor=monitor) as harness:
+        client, other_client = await harness.join("a"), harness.client("unknown")
+        client.put(Action("a", {"move": 1}, action_id=1))
+        await client.event(Failed)
+        other_client.put(Reset("unknown"))
+        await other_client.event(Rejected)
+        await client.chunks(10)
+        client.put(SetActive("a", False))
+        await client.event(ActiveChanged)  # nothing is in flight
         now = monitor.snapshot()
         assert now.chunks >= 14 and now.ticks >= now.chunks and now.steps >= 2 * now.chunks
         assert (now.failed, now.rejected) == (1, 1)
@@ -857,20 +857,20 @@ async def test_the_monitor_counts_what_a_stage_graph_does(model: CountingModel) 
         assert now.pipeline.real_time_factor is not None and now.pipeline.real_time_factor > 0
 
 
-async def test_the_monitor_tells_of_one_session(model: CountingModel, gate: Turnstile) -> None:
+async def test_the_monitor_has_figures_of_one_session(model: CountingModel, gate: Turnstile) -> None:
     monitor = ServeMonitor()
-    async with served(model, monitor=monitor) as table:
-        player = await table.join("a")
+    async with served(model, monitor=monitor) as harness:
+        client = await harness.join("a")
         assert monitor.pipeline is not None
         await gate.await_entry()
         now = monitor.pipeline.session_snapshot("a")
         assert now is not None and now.stages["act"].in_flight == 1 and now.stages["act"].completed == 0
         assert now.real_time_factor is None
         gate.open()
-        await player.chunks(5)
-        player.put(Reset("a"))
-        await player.event(ResetDone)
-        chunks = await player.chunks(6)
+        await client.chunks(5)
+        client.put(Reset("a"))
+        await client.event(ResetDone)
+        chunks = await client.chunks(6)
         now = monitor.pipeline.session_snapshot("a")
         assert now is not None and now.stages["plan"].completed >= 6 and now.first_output.count == 1
         spans = monitor.pipeline.session_spans("a", 0)
@@ -881,21 +881,21 @@ async def test_the_monitor_tells_of_one_session(model: CountingModel, gate: Turn
             assert act.ready_ns <= act.admitted_ns <= act.begun_ns <= act.completed_ns <= chunk.stamps.emitted
         newest = max(span.ready_ns for span in spans)
         assert {span.ready_ns for span in monitor.pipeline.session_spans("a", newest)} == {newest}
-        player.put(Detach("a"))
-        await player.event(Detached)
+        client.put(Detach("a"))
+        await client.event(Detached)
         assert monitor.pipeline.session_snapshot("a") is None
         assert monitor.pipeline.session_spans("a", 0) == ()
 
 
 async def test_deadlines_that_a_slow_stage_misses_are_overruns(model: CountingModel, gate: Turnstile) -> None:
     monitor = ServeMonitor()
-    async with served(model, monitor=monitor) as table:
-        player = await table.join("a")
+    async with served(model, monitor=monitor) as harness:
+        client = await harness.join("a")
         for _ in range(10):
             await gate.await_entry()
             await asyncio.sleep(0.005)  # five periods of the session
             gate.let_pass()
-        await player.chunks(8)
+        await client.chunks(8)
         gate.open()
         now = monitor.snapshot()
         assert now.overruns > 0.05 * now.ticks  # as the alert DeadlinesMissed asks
@@ -905,81 +905,81 @@ async def test_deadlines_that_a_slow_stage_misses_are_overruns(model: CountingMo
 
 
 async def test_stop_answers_everybody(model: CountingModel) -> None:
-    table = Table(counting_engine(model))
-    players = [await table.join(name) for name in "ab"]
-    late = table.player("late")
-    table.stop.set()
+    harness = Harness(counting_engine(model))
+    clients = [await harness.join(name) for name in "ab"]
+    late = harness.client("late")
+    harness.stop.set()
     late.put(Attach("late", {}), Action("a", {"move": 1}))
-    players[0].put(SetActive("a", False), Reset("a"))
-    await table.end()
+    clients[0].put(SetActive("a", False), Reset("a"))
+    await harness.end()
     assert isinstance(await late.event(Rejected), Rejected)
-    assert [type(await players[0].event(SessionEvent)) for _ in range(3)] == [ActiveChanged, Rejected, Detached]
-    assert isinstance(await players[1].event(Detached), Detached)
-    for player in (*players, late):
+    assert [type(await clients[0].event(SessionEvent)) for _ in range(3)] == [ActiveChanged, Rejected, Detached]
+    assert isinstance(await clients[1].event(Detached), Detached)
+    for client in (*clients, late):
         with pytest.raises(OutboxClosed):
-            await player.next()
+            await client.next()
     with pytest.raises(StreamingActorFailedError):
-        table.engine._pipeline._actors.lanes[0].actor.barrier()
+        harness.engine._pipeline._actors.lanes[0].actor.barrier()
     assert model.seeds == model.totals == {}
 
 
-async def test_a_stuck_handler_does_not_keep_the_engine(
+async def test_a_stuck_handler_does_not_block_the_end(
     model: CountingModel, gate: Turnstile, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(serving, "_RELEASE_TIMEOUT_S", 0.02)
     monkeypatch.setattr(engine_module, "_CLOSE_TIMEOUT_S", 0.05)
-    table = Table(counting_engine(model))
-    player = await table.join("a")
+    harness = Harness(counting_engine(model))
+    client = await harness.join("a")
     await gate.await_entry()
-    await table.end()
-    assert "not released" in (await player.event(Failed)).error
+    await harness.end()
+    assert "not released" in (await client.event(Failed)).error
     assert "did not end in time" in caplog.text
 
 
 async def test_a_reader_that_closes_the_outbox_ends_the_engine(model: CountingModel) -> None:
-    table = Table(counting_engine(model))
-    player = await table.join("a")
-    await player.chunk()
-    table.outbox.close()
-    await asyncio.wait_for(table.serving, TIMEOUT_S)
+    harness = Harness(counting_engine(model))
+    client = await harness.join("a")
+    await client.chunk()
+    harness.outbox.close()
+    await asyncio.wait_for(harness.serving, TIMEOUT_S)
 
 
 async def test_a_slow_reader_loses_only_its_oldest_chunks(model: CountingModel) -> None:
-    table = Table(counting_engine(model), maxsize=3)
-    slow, quick = await table.join("a"), await table.join("b")
+    harness = Harness(counting_engine(model), maxsize=3)
+    slow, quick = await harness.join("a"), await harness.join("b")
     await quick.chunks(30)
-    table.stop.set()
-    await asyncio.wait_for(table.serving, TIMEOUT_S)
+    harness.stop.set()
+    await asyncio.wait_for(harness.serving, TIMEOUT_S)
     await slow.event(Detached)
     chunks = [item for item in slow.items if isinstance(item, Chunk)]
     assert len(chunks) == 3 and [b.seq - a.seq for a, b in zip(chunks, chunks[1:], strict=False)] == [1, 1]
 
 
-async def test_random_lives_leave_nothing(model: CountingModel) -> None:
+async def test_random_messages_leave_nothing(model: CountingModel) -> None:
     """Messages in any order: each but Action is answered once, in order, and every epoch is closed once."""
     random_ = random.Random(4)
-    async with served(model, max_sessions=3) as table:
-        players = [table.player(name) for name in "abcd"]
+    async with served(model, max_sessions=3) as harness:
+        clients = [harness.client(name) for name in "abcd"]
         answered: dict[str, int] = dict.fromkeys("abcd", 0)
         for _ in range(300):
-            player = random_.choice(players)
+            client = random_.choice(clients)
             message = random_.choice(
                 [
-                    Attach(player.id, {"seed": 1}),
-                    Detach(player.id),
-                    Reset(player.id, {"seed": 2}),
-                    SetActive(player.id, random_.random() < 0.7),
+                    Attach(client.id, {"seed": 1}),
+                    Detach(client.id),
+                    Reset(client.id, {"seed": 2}),
+                    SetActive(client.id, random_.random() < 0.7),
                 ]
             )
-            player.put(message)
-            answered[player.id] += 1
+            client.put(message)
+            answered[client.id] += 1
             if random_.random() < 0.3:
                 await asyncio.sleep(0)
-        for player in players:
-            for _ in range(answered[player.id]):
-                await player.event(SessionEvent)
-    for player in players:
-        epochs = [item.epoch for item in player.items]
+        for client in clients:
+            for _ in range(answered[client.id]):
+                await client.event(SessionEvent)
+    for client in clients:
+        epochs = [item.epoch for item in client.items]
         assert epochs == sorted(epochs)
     assert len(model.closed) == len(set(model.closed))
     assert model.seeds == model.totals == {}
@@ -1004,7 +1004,7 @@ def chunk_engine(max_sessions: int) -> StreamingEngine:
     return StreamingEngine(SPEC, actors, EngineManifest(max_sessions, chunk_shape=(1,)))
 
 
-def test_one_chunk_after_another_keeps_the_contract() -> None:
+def test_level_1_conforms_to_the_contract() -> None:
     made: list[StreamingEngine] = []
 
     def make(size: int) -> RealtimeInterface:
@@ -1016,7 +1016,7 @@ def test_one_chunk_after_another_keeps_the_contract() -> None:
         engine.close()
 
 
-def test_a_failed_step_tells_whose_fault_it_is(model: CountingModel) -> None:
+def test_a_failed_step_names_the_failed_sessions(model: CountingModel) -> None:
     engine = counting_engine(model)
     for name in "ab":
         engine.attach(SessionInit(name, {} if name == "a" else {"seed": 3}))

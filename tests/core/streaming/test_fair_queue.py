@@ -57,7 +57,7 @@ def test_one_long_turn_does_not_lock_a_member_out() -> None:
     assert members[0] in serve(turns, 3 * (MAX_DEBT + 2))
 
 
-def test_costs_of_zero_come_to_an_end() -> None:
+def test_costs_of_zero_do_not_loop_forever() -> None:
     turns: DeficitRoundRobin[Member] = DeficitRoundRobin()
     members = [Member(0.0) for _ in range(3)]
     for member in members:
@@ -65,7 +65,7 @@ def test_costs_of_zero_come_to_an_end() -> None:
     assert set(serve(turns, 6)) == set(members)
 
 
-def test_who_left_has_no_turn() -> None:
+def test_a_removed_member_is_not_served() -> None:
     turns: DeficitRoundRobin[Member] = DeficitRoundRobin()
     one, two = Member(1.0), Member(1.0)
     turns.add(one)

@@ -44,7 +44,8 @@ def test_a_session_without_controls() -> None:
     record = new_record(8)
     for sequence_id, (accepted, emitted) in enumerate([(0.0, 1.0), (0.5, 1.5), (1.0, 3.0)]):
         record.on_accepted(ns(accepted))
-        record.on_output(ns(emitted))
+        if sequence_id == 0:
+            record.on_first_output(ns(emitted))
         record.on_chunk(sequence_id, ns(emitted), None)
     metrics = record.snapshot()
     assert metrics.ingress_accepted_at == ((0, 0.0), (1, 0.5), (2, 1.0))
@@ -78,7 +79,8 @@ def test_a_window_that_is_narrower_than_the_pipeline_counts_what_it_knows() -> N
     for sequence_id in range(4):
         record.on_accepted(ns(sequence_id))
     for sequence_id in range(4):
-        record.on_output(ns(10.0))
+        if sequence_id == 0:
+            record.on_first_output(ns(10.0))
         record.on_chunk(sequence_id, ns(10.0), None)
     metrics = record.snapshot()
     assert metrics.first_output_latency_seconds == 10.0

@@ -160,7 +160,7 @@ def test_a_value_is_kept_until_its_last_use() -> None:
         assert o.artifact_stats("s").slot_count == 0
 
 
-def test_first_and_last_are_told() -> None:
+def test_the_first_and_the_last_invocation_are_marked() -> None:
     with pipeline() as p:
         o = p.orchestrator
         o.create_session("s", final_sequence_id=1)
@@ -310,7 +310,7 @@ def test_a_drain_waits_for_the_reader_and_takes_nothing_new() -> None:
         assert sequences(o.poll_outputs("s")) == [0]
 
 
-def test_a_drain_says_that_the_session_has_failed() -> None:
+def test_a_drain_raises_the_error_of_the_session() -> None:
     with pipeline() as p:
         p.orchestrator.create_session("s")
         p.orchestrator.push_input("s", 0, "x", 0)
@@ -595,7 +595,7 @@ def test_close_is_bounded_with_a_stuck_handler() -> None:
     o.close(timeout=5.0)
 
 
-def test_close_tells_the_stages_that_it_is_a_shutdown() -> None:
+def test_a_close_gives_shutdown_as_the_reason() -> None:
     p = Pipeline(chain())
     p.orchestrator.create_session("s")
     p.orchestrator.close()
@@ -613,7 +613,7 @@ def test_a_barrier_waits_for_every_actor() -> None:
             o.barrier(timeout=0.0)
 
 
-def test_idle_is_what_needs_somebody_else() -> None:
+def test_a_session_is_idle_when_it_waits_for_its_caller() -> None:
     with pipeline() as p:
         o = p.orchestrator
         o.create_session("s")
@@ -761,7 +761,7 @@ class Caller:
         self._asked.append(self._orchestrator.can_push_input("s", "x"))
 
 
-def test_values_are_let_go_of_outside_the_lock() -> None:
+def test_values_are_freed_outside_the_lock() -> None:
     asked: list[bool] = []
     with pipeline(chain(2)) as p:
         o = p.orchestrator
@@ -777,7 +777,7 @@ def test_values_are_let_go_of_outside_the_lock() -> None:
     assert len(asked) == 3
 
 
-def test_a_task_whose_loop_is_gone_holds_nobody_up() -> None:
+def test_a_task_of_a_closed_loop_blocks_no_other() -> None:
     """The collector throws it away, at the worst moment: while the scheduling lock is held."""
     collect = False
 
@@ -885,7 +885,7 @@ def test_arguments_are_checked(options: dict[str, Any]) -> None:
         StreamingPipelineOrchestrator(**{"spec": chain(), "actors": actors, **options})
 
 
-def test_a_finalizer_in_the_middle_of_scheduling_is_told() -> None:
+def test_a_finalizer_during_scheduling_gets_an_error() -> None:
     told: list[str] = []
     meddle = False
 

@@ -34,7 +34,7 @@ def worker() -> Iterator[ProcessWorker]:
         yield made
 
 
-def test_the_object_lives_in_another_process_and_keeps_its_state(worker: ProcessWorker) -> None:
+def test_the_object_is_in_another_process_and_keeps_its_state(worker: ProcessWorker) -> None:
     before = worker.count()
     assert worker.double(21) == 42 and worker.double("ab") == "abab"
     assert worker.count() == before + 2
@@ -81,7 +81,7 @@ def test_what_the_caller_gets_is_its_own(worker: ProcessWorker) -> None:
     assert (worker.fill((200, 200), 3.0) == 3.0).all() and (first == 6.0).all()
 
 
-def test_what_the_object_keeps_is_its_own(worker: ProcessWorker) -> None:
+def test_arguments_are_copies(worker: ProcessWorker) -> None:
     for value in (1.0, 2.0):
         worker.keep(np.full(10_000, value))
     worker.double(np.full(10_000, 9.0))
@@ -94,7 +94,7 @@ def test_a_read_only_array_stays_so(worker: ProcessWorker) -> None:
     assert not worker.call("double", (array,))[0].flags.writeable
 
 
-def test_an_exception_comes_back_as_it_is(worker: ProcessWorker) -> None:
+def test_an_exception_is_raised_unchanged(worker: ProcessWorker) -> None:
     with pytest.raises(ValueError, match="^too wet$") as caught:
         worker.fail("too wet")
     assert isinstance(caught.value.__cause__, WorkerTraceback)
@@ -129,7 +129,7 @@ def test_calls_from_many_threads_do_not_mix(worker: ProcessWorker) -> None:
     ]
 
 
-def test_no_name_is_left_while_it_lives(worker: ProcessWorker) -> None:
+def test_segments_have_no_name_while_the_worker_runs(worker: ProcessWorker) -> None:
     with ProcessWorker(Calculator) as other:
         assert (other.fill((100, 100), 1.0) == 1).all()
         assert segments() == []
@@ -186,7 +186,7 @@ def test_arguments_are_checked() -> None:
 
 
 @pytest.mark.skipif(not SHARED_MEMORY.is_dir(), reason="shared memory is elsewhere here")
-def test_too_little_room_is_told_before_anything_starts() -> None:
+def test_too_little_shared_memory_is_an_error_before_the_start() -> None:
     too_much = shutil.disk_usage(SHARED_MEMORY).total + 2**20
     with pytest.raises(OSError, match=f"no room for {too_much} bytes of shared memory in /dev/shm"):
         ProcessWorker(Calculator, shared_bytes=too_much)
@@ -227,7 +227,7 @@ def test_a_program_that_is_killed_takes_its_worker_along_and_leaves_nothing(tmp_
     assert run_program(tmp_path, "os.kill(os.getpid(), signal.SIGKILL)") == (-signal.SIGKILL, "", [])
 
 
-def test_a_program_that_comes_from_standard_input_has_workers_too() -> None:
+def test_a_program_from_standard_input_can_have_workers() -> None:
     root = Path(__file__).parents[3]
     paths = {"PYTHONPATH": os.pathsep.join((str(root), str(root / "src")))}
     program = subprocess.run(

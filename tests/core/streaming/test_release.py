@@ -50,7 +50,7 @@ def three() -> list[ManualActor]:
     return [ManualActor({}) for _ in STAGES]
 
 
-def test_a_stuck_stage_keeps_only_what_needs_it() -> None:
+def test_a_stuck_stage_delays_only_sessions_that_need_it() -> None:
     releases, stuck, fine = PendingDetaches(), three(), three()
     stuck[0].closer_gate.clear()
     releases.releaser.release(session("stuck", stuck))

@@ -29,7 +29,7 @@ def test_a_request_is_sealed_by_the_first_look(player: SessionInput) -> None:
     assert (following.events, following.conditioning) == (("c",), {"move": 3})
 
 
-def test_a_request_that_nobody_looks_at_takes_nothing(player: SessionInput) -> None:
+def test_a_request_that_is_not_read_takes_no_events(player: SessionInput) -> None:
     player.apply({}, ["a"], ACTIONS[1])
     ChunkRequest("s", 0, player)
     assert ChunkRequest("s", 1, player).events == ("a",)
@@ -49,7 +49,7 @@ def test_a_request_travels_sealed(player: SessionInput) -> None:
     assert came.read_ns == request.read_ns
 
 
-def test_every_event_is_taken_once_by_threads_that_look_at_the_same_time(player: SessionInput) -> None:
+def test_concurrent_reads_take_every_event_once(player: SessionInput) -> None:
     requests = [ChunkRequest("s", number, player) for number in range(200)]
     taken: list[tuple[int, ...]] = []
     start = threading.Barrier(3)

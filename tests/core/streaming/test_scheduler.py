@@ -167,7 +167,7 @@ def test_a_session_may_end_at_any_moment(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_sessions_side_by_side_all_come_to_their_end(name: str) -> None:
+def test_concurrent_sessions_all_finish(name: str) -> None:
     """Random walks: what holds for one session holds for several that share stages and groups."""
     for seed in range(10):
         rng, bench = random.Random(seed), Bench(GRAPHS[name])
@@ -195,7 +195,7 @@ def test_sessions_side_by_side_all_come_to_their_end(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_a_last_output_ends_the_session_whatever_comes_after_it(name: str) -> None:
+def test_a_last_output_ends_the_session_in_any_state(name: str) -> None:
     """Random walks of a session whose sequence 2 turns out to be the last when stages have begun later ones."""
     for seed in range(30):
         rng, bench = random.Random(seed), Bench(GRAPHS[name])

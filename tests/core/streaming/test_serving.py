@@ -15,7 +15,7 @@ MS = NS_PER_S // 1000
 
 
 class SlowPipeline:
-    """A rollout whose pushes take as long as they are told, on a clock of its own."""
+    """A pipeline and rollout whose pushes take the given times on a manual clock."""
 
     complete = False
 

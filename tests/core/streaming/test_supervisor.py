@@ -106,8 +106,8 @@ def dead_encode(factory: Callable[[], Any]) -> StageActors:
     return actors
 
 
-def test_who_finds_a_new_actor_alive_may_rely_on_it() -> None:
-    """Else a session could begin between the two with the dead one."""
+def test_a_new_actor_is_visible_only_after_its_replacement_was_reported() -> None:
+    """Otherwise a session could begin with the failed one in between."""
     actors = dead_encode(lambda: ManualActor({}))
     seen: list[StreamingActorState] = []
     actors.revive(lambda *_: seen.append(actors.health()["encode"].state))
@@ -115,7 +115,7 @@ def test_who_finds_a_new_actor_alive_may_rely_on_it() -> None:
     assert actors.health()["encode"].state is StreamingActorState.RUNNING
 
 
-def test_an_actor_that_comes_after_the_close_is_closed() -> None:
+def test_an_actor_created_after_the_close_is_closed() -> None:
     made = ManualActor({})
 
     def late() -> ManualActor:
@@ -165,7 +165,7 @@ def test_a_factory_makes_actors(made: object) -> None:
         dead_encode(lambda: made).revive(none_replaced)
 
 
-def test_a_factory_that_wants_to_exit_does_not() -> None:
+def test_a_factory_that_raises_system_exit_does_not_exit() -> None:
     def leave() -> None:
         raise SystemExit(3)
 
@@ -188,7 +188,7 @@ def test_actors_are_a_mapping(actors: Any) -> None:
         StageActors(GRAPH, actors, no_failure)
 
 
-def test_who_ends_at_once_is_not_late_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_actor_that_ends_at_once_is_not_late_after_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stage_actors, "_GRACE_S", 0.5)  # as a loaded machine needs
     gate = threading.Event()
 

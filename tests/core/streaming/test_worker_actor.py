@@ -89,7 +89,7 @@ class Worker:
         self.closed = True
 
 
-def test_a_worker_that_says_that_it_failed_is_asked_for_nothing() -> None:
+def test_a_failed_worker_is_not_called() -> None:
     worker = Worker()
     actor = make(worker)
     worker.failed = True

@@ -94,6 +94,8 @@ class StreamingControls:
             The newest update that ``sequence_id`` has seen, ``None`` if it has sampled nothing; and the states that are
             no longer used, for the caller to release.
         """
+        if not self._sampled:
+            return None, []
         with self._lock:
             last = self._last.get(sequence_id)
             unused: list[ControlSnapshot] = []

@@ -131,12 +131,11 @@ class SessionRecord:
             self._first_accepted_ns = now_ns
         self.accepted.append(now_ns)
 
-    def on_output(self, now_ns: int) -> None:
-        """An output can be read."""
-        if self.first_output.count == 0:
-            latency_ns = now_ns - self._first_accepted_ns
-            self.first_output.append(latency_ns)
-            self._totals.first_output.record(latency_ns)
+    def on_first_output(self, now_ns: int) -> None:
+        """The first output can be read."""
+        latency_ns = now_ns - self._first_accepted_ns
+        self.first_output.append(latency_ns)
+        self._totals.first_output.record(latency_ns)
 
     def on_chunk(self, sequence_id: int, now_ns: int, controls: Mapping[str, ControlStamp] | None) -> None:
         """All outputs of a sequence can be read; ``controls`` is ``None`` in a pipeline that has none."""

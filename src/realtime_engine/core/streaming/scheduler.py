@@ -423,14 +423,16 @@ class Scheduler:
             output = StreamingOutput(sequence_id, artifact, slot.value)
             output.emitted_ns = now_ns
             output.last = sequence_id == session.final
-            output.controls = {name: version for name, (version, _) in (slot.controls or {}).items()}
+            output.controls = {name: stamp[0] for name, stamp in slot.controls.items()} if slot.controls else {}
             output.update = None
             session.outputs.append(output)
-            session.record.on_output(now_ns)
+            if session.record.first_output.count == 0:
+                session.record.on_first_output(now_ns)
             if min(session.emitted) > sequence_id:
                 session.record.on_chunk(sequence_id, now_ns, slot.controls)
                 output.update, unused = session.controls.finish(sequence_id)
-                self.dropped += [Slot(state, 0) for state in unused]
+                if unused:
+                    self.dropped += [Slot(state, 0) for state in unused]
         if session.output_line:
             self._wake(session.output_line)
 

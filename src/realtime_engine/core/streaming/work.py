@@ -76,14 +76,15 @@ class StageWork:
         """Everything that the stage consumes, with the controls as they are now."""
         session, table = self.session, self.progress.table
         found = {artifact: session.slots[artifact, self.sequence_id].value for artifact in table.queued}
-        self._add_controls(found, session.controls.peek(self.sequence_id))
+        if table.controls:
+            self._add_controls(found, session.controls.peek(self.sequence_id))
         return found
 
     def sample(self) -> Mapping[str, object]:
         """Record the begin and return the inputs; see :meth:`StreamingStageInvocation.begin`."""
         session = self.session
-        ended = session.status is not StreamingSessionStatus.RUNNING or session.is_past_end(self.sequence_id)
-        if ended or self.invocation is None:
+        is_past_end = session.final is not None and self.sequence_id > session.final
+        if session.status is not StreamingSessionStatus.RUNNING or is_past_end or self.invocation is None:
             raise WithdrawnError(f"session {session.session_id!r} ended before this work began")
         self.begun_ns = self._clock.now_ns()
         self.progress.record.begun(self.sequence_id, self.begun_ns)
