@@ -71,5 +71,5 @@ def test_a_training_stops(number: int, code: int, tmp_path: Path) -> None:
         running.wait_until(out.exists)
         running.signal(number)
         assert running.wait() == code, running.output
-        assert "begins anew" in " ".join(running.output.split())
+        assert "starts over" in " ".join(running.output.split())
     assert files(out) == []

@@ -18,6 +18,7 @@ from ..infra.atomic_file import atomic_file
 from ..infra.demo import Demo
 from ..infra.offline import CapacityPoint, draw_capacity, measure_capacity
 from ..infra.runner_io import output_path, write_stats
+from ..infra.signals import run_async
 from .console import CommandError, build_engine, complain, file_errors, out
 
 _FAILED = 1
@@ -60,7 +61,7 @@ def bench_demo(demo: Demo, config: BenchConfig, options: BaseModel | None, field
         picture = output_path(config.out, f"capacity_{demo.name}.png", overwrite=config.overwrite)
     engine = build_engine(demo, options)
     try:
-        points = asyncio.run(_measure(demo, engine, config, fields))
+        points = run_async(_measure(demo, engine, config, fields))
     except ValueError as error:
         raise CommandError(str(error)) from error
     except (RuntimeError, asyncio.TimeoutError) as error:

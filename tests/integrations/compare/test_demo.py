@@ -50,7 +50,7 @@ def test_options_make_the_engine(weight_file: Path) -> None:
 
 
 def test_missing_weights_are_named(tmp_path: Path) -> None:
-    with pytest.raises(WeightsError, match="no weight file"):
+    with pytest.raises(WeightsError, match="does not exist"):
         demo.build_engine(Options(weights=tmp_path / "none.safetensors"))
 
 

@@ -193,13 +193,13 @@ def test_who_meets_the_truth_goes_where_the_true_picture_was_taken(
     weights: Weights, monkeypatch: pytest.MonkeyPatch, steps: int
 ) -> None:
     met: list[dict[int, Chunk]] = []
-    meet = DreamModel.meet
+    meet = DreamModel.align
 
     def noted(dream: DreamModel, batch: StageBatch, pictures: Mapping[int, Chunk]) -> None:
         met.append(dict(pictures))
         meet(dream, batch, pictures)
 
-    monkeypatch.setattr(DreamModel, "meet", noted)
+    monkeypatch.setattr(DreamModel, "align", noted)
     engine = engine_of(weights)
     attach(engine, a={"seed": 1}, b={"seed": 3})
     walk, motion = {"forward": 1.0, "turn": 0.5}, Motion(STEP_S)
@@ -220,7 +220,7 @@ def test_who_meets_the_truth_goes_where_the_true_picture_was_taken(
 
 def test_meeting_again_in_a_new_theme_looks_at_that_theme(weights: Weights, monkeypatch: pytest.MonkeyPatch) -> None:
     met: list[Mapping[int, Chunk]] = []
-    monkeypatch.setattr(DreamModel, "meet", lambda dream, batch, pictures: met.append(pictures))
+    monkeypatch.setattr(DreamModel, "align", lambda dream, batch, pictures: met.append(pictures))
     engine = engine_of(weights, 1)
     attach(engine, a={"seed": 3, "theme": "day"})
     step(engine, a={"theme": "day"})
@@ -239,7 +239,7 @@ def test_the_dream_goes_on_from_the_picture_that_it_has_met(weights: Weights, ag
     there, here = batch_at(age), batch_at(0)
     if age:
         met.stages()[1](batch_at(0))
-    met.meet(there, {1: seed_picture(7, "day")})
+    met.align(there, {1: seed_picture(7, "day")})
     met.stages()[1](there)
     begun.stages()[1](here)
     assert torch.equal(met.places([1], [age + 1]), begun.places([1], [1]))

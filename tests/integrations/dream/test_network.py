@@ -233,8 +233,8 @@ def test_the_latents_are_those_of_the_plain_network(field: LightField) -> None:
 def test_turning_by_the_angle_between_two_columns_shifts_what_rays_are_told(field: LightField) -> None:
     x, y, angle = 3.2, 5.6, 1.1
     for one, other in ((2, 3), (0, 7), (9, 4)):
-        turned = field._rays(place(x, y, angle + angle_of(other) - angle_of(one)), CODES)[0, one]
-        before = field._rays(place(x, y, angle), CODES)[0, other]
+        turned = field._encode_rays(place(x, y, angle + angle_of(other) - angle_of(one)), CODES)[0, one]
+        before = field._encode_rays(place(x, y, angle), CODES)[0, other]
         assert torch.allclose(turned[:-2], before[:-2], atol=1e-5)  # the last two say which column it is
         assert not torch.allclose(turned[-2:], before[-2:], atol=1e-3)
 
