@@ -30,6 +30,7 @@ def ending(chromium: str, tmp_path: Path) -> Iterator[MazeServer]:
 
 def test_a_finished_rollout_keeps_its_picture_and_starts_again(ending: MazeServer, visit: Opener) -> None:
     walker = visit(ending)
+    expect(walker.page.locator("#overlay")).to_contain_text("The rollout has ended.")  # the model is loaded by then
     for epoch in (1, 2):
         while [(session["state"], session["epoch"]) for session in ending.sessions()] != [("finished", epoch)]:
             walker.page.wait_for_timeout(50)
