@@ -181,6 +181,31 @@ async def test_a_full_server_says_when_to_come_back(server: Running) -> None:
         assert len(server.sessions) == 2
 
 
+async def test_a_client_waits_in_line(server: Running) -> None:
+    async with RealtimeClient.connect(server.url, transport="none"):
+        second = RealtimeClient.connect(server.url, transport="none")
+        await second.open()
+        waiting = RealtimeClient.connect(server.url, transport="none", queue_timeout_s=None)
+        opening = asyncio.create_task(waiting.open())
+        admission = server.app.state.runtime.admission
+        while not admission.waiting:  # noqa: ASYNC110 - the server runs on another thread
+            await asyncio.sleep(0.01)
+        await second.close()
+        await opening
+        assert admission.waiting == 0
+        await waiting.close()
+
+
+async def test_a_client_that_stops_waiting_leaves_the_line(server: Running) -> None:
+    async with (
+        RealtimeClient.connect(server.url, transport="none"),
+        RealtimeClient.connect(server.url, transport="none"),
+    ):
+        with pytest.raises(FullError, match="position 1 in the waiting line"):
+            await RealtimeClient.connect(server.url, transport="none").open()
+        assert server.app.state.runtime.admission.waiting == 0
+
+
 async def test_a_bad_context_names_the_field(server: Running) -> None:
     with pytest.raises(RejectedError, match="seed") as caught:
         await RealtimeClient.connect(server.url, context={"seed": 1000}, transport="none").open()

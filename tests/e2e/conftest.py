@@ -68,6 +68,13 @@ def small_server(chromium: str) -> Iterator[MazeServer]:
         yield server
 
 
+@pytest.fixture
+def turn_server(chromium: str) -> Iterator[MazeServer]:
+    """One place, in turns of three seconds."""
+    with MazeServer("--max-sessions", "1", "--turn-minutes", "0.05") as server:
+        yield server
+
+
 @dataclass
 class Visit:
     """A page, and the errors and warnings on its console."""

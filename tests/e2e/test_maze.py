@@ -91,19 +91,40 @@ def walk(walker: Walker) -> None:
     walker.until_still()
 
 
-def test_a_full_server_is_reported_until_a_page_is_closed(small_server: MazeServer, visit: Opener) -> None:
+def test_a_page_waits_in_line_until_another_one_is_closed(small_server: MazeServer, visit: Opener) -> None:
     first = visit(small_server).until_live()
-    second = visit(small_server, expected=REFUSED)
-    expect(second.page.locator("#overlay")).to_contain_text("All sessions are in use")
-    expect(second.page.locator("#overlay")).to_contain_text(re.compile(r"Retrying in \d+ s"))
+    second = visit(small_server)
+    overlay = second.page.locator("#overlay")
+    expect(overlay).to_contain_text("Number 1 in line")
+    expect(overlay).to_contain_text(re.compile(r"About \d+ (seconds|minutes) to wait|Your turn is next"))
+    third = visit(small_server)
+    expect(third.page.locator("#overlay")).to_contain_text("Number 2 in line")
+    second.page.reload()
+    expect(overlay).to_contain_text("Number 1 in line")
+    expect(second.page).to_have_title(re.compile(r"^\(1\) "))
     first.page.close(run_before_unload=False)
     second.until_live()
+    expect(third.page.locator("#overlay")).to_contain_text("Number 1 in line")
+    third.page.click("#overlay-button")
+    expect(third.page.locator("#overlay")).to_contain_text("You have left the line.")
+
+
+def test_a_turn_ends_for_a_page_that_waits(turn_server: MazeServer, visit: Opener) -> None:
+    first = visit(turn_server, expected=(REFUSED, "WebSocket")).until_live()
+    second = visit(turn_server)
+    countdown = first.page.locator("#turn")
+    expect(countdown).to_have_text(re.compile(r"^Others are waiting\. Your turn ends in \d+ s\.$"))
+    second.until_live(timeout_ms=25_000)
+    expect(first.page.locator("#overlay")).to_contain_text("Your turn has ended")
+    expect(countdown).to_be_hidden()
+    first.page.click("#overlay-button")
+    expect(first.page.locator("#overlay")).to_contain_text("Number 1 in line")
 
 
 def test_a_crashed_page_frees_its_row(small_server: MazeServer, visit: Opener) -> None:
     first = visit(small_server).until_live()
-    second = visit(small_server, expected=REFUSED)
-    expect(second.page.locator("#overlay")).to_contain_text("All sessions are in use")
+    second = visit(small_server)
+    expect(second.page.locator("#overlay")).to_contain_text("Number 1 in line")
     with first.page.expect_event("crash"), pytest.raises(Error, match="crash"):
         first.page.goto("chrome://crash")
     second.until_live()

@@ -8,6 +8,7 @@ import {
   request,
   rootOf,
   SessionGrant,
+  Ticket,
   Unreachable,
 } from "../../web/js/api.js";
 import { fakeFetch, jsonResponse, replace } from "./support.js";
@@ -101,13 +102,20 @@ for (const [header, seconds] of /** @type {const} */ ([
     /** @type {Record<string, string>} */
     const headers = header === null ? {} : { "Retry-After": header };
     fakeFetch(() => jsonResponse(503, { detail: "All sessions are in use." }, headers));
-    await assert.rejects(createSession({}, new AbortController().signal), { status: 503, retryAfter: seconds });
+    await assert.rejects(createSession({}, null, new AbortController().signal), { status: 503, retryAfter: seconds });
   });
 }
 
-for (const status of [401, 404, 410]) {
-  test(`status ${status} means that the session is gone`, () => {
-    assert(new Problem({ status }, 5).isGone);
+for (const [kind, status] of /** @type {const} */ ([
+  ["token", 401],
+  ["no-session", 404],
+  ["session-over", 410],
+  ["turn-over", 410],
+  ["ticket-over", 410],
+])) {
+  test(`${kind} means that the session or ticket is gone; the same status of a proxy does not`, () => {
+    assert(new Problem({ status, type: `urn:realtime-engine:problem:${kind}` }, 5).isGone);
+    assert(!new Problem({ status }, 5).isGone);
   });
 }
 
@@ -127,8 +135,26 @@ test("a session is created with its context", async () => {
     assert.deepEqual([method, path, body], ["POST", "/api/sessions", '{"context":{"seed":7}}']);
     return jsonResponse(201, GRANT);
   });
-  const grant = await createSession({ seed: 7 }, new AbortController().signal);
+  const grant = await createSession({ seed: 7 }, null, new AbortController().signal);
+  assert(grant instanceof SessionGrant);
   assert.deepEqual([grant.id, grant.token], ["s1", "secret"]);
+});
+
+test("without a place, a ticket is returned, with which the place is claimed", async () => {
+  fakeFetch(({ method, path, body }) => {
+    if (method === "GET") return jsonResponse(200, { state: "reserved", position: 1, estimated_wait_s: 0 });
+    if (method === "DELETE") return new Response(null, { status: 204 });
+    assert.deepEqual([path, body], ["/api/sessions", '{"context":{},"ticket":"t1"}']);
+    const links = { self: "/api/tickets/t1", events: "/api/tickets/t1/events" };
+    return jsonResponse(202, { ticket: "t1", state: "waiting", position: 2, estimated_wait_s: 60, links });
+  });
+  const ticket = await createSession({}, "t1", new AbortController().signal);
+  assert(ticket instanceof Ticket);
+  assert.deepEqual(ticket.status, { state: "waiting", position: 2, estimated_wait_s: 60 });
+  assert.equal(ticket.events.pathname, "/api/tickets/t1/events");
+  await ticket.refresh();
+  assert.equal(ticket.status.state, "reserved");
+  await ticket.leave();
 });
 
 test("the URLs of a session are absolute, and carry the token where a header cannot", () => {

@@ -55,15 +55,74 @@ class FakeViewer {
   }
 }
 
+/** @type {FakeEventSource[]} */
+let streams = [];
+
+class FakeEventSource extends EventTarget {
+  static OPEN = 1;
+  readyState = 1;
+  isClosed = false;
+
+  /** @param {URL} url */
+  constructor(url) {
+    super();
+    this.url = url;
+    streams.push(this);
+  }
+
+  close() {
+    this.isClosed = true;
+  }
+
+  /** @param {object} status */
+  send(status) {
+    this.dispatchEvent(new MessageEvent("ticket", { data: JSON.stringify(status) }));
+  }
+}
+
+class FakeStorage {
+  /** @type {Map<string, string>} */
+  #items = new Map();
+
+  /** @param {string} key */
+  getItem(key) {
+    return this.#items.get(key) ?? null;
+  }
+
+  /**
+   * @param {string} key
+   * @param {string} value
+   */
+  setItem(key, value) {
+    this.#items.set(key, value);
+  }
+
+  /** @param {string} key */
+  removeItem(key) {
+    this.#items.delete(key);
+  }
+}
+
 const CREATED = {
   session_id: "s1",
   token: "secret",
   links: { self: "/api/sessions/s1", reset: "/api/sessions/s1/reset", controls: "/controls" },
 };
 
+const TICKET = {
+  ticket: "t1",
+  state: "waiting",
+  position: 2,
+  estimated_wait_s: 60,
+  links: { self: "/api/tickets/t1", events: "/api/tickets/t1/events" },
+};
+
 beforeEach(() => {
+  streams = [];
   replace(globalThis, "RTCPeerConnection", class {});
   replace(globalThis, "VideoDecoder", class {});
+  replace(globalThis, "EventSource", FakeEventSource);
+  replace(globalThis, "sessionStorage", new FakeStorage());
 });
 
 /**
@@ -191,7 +250,10 @@ test("a lost connection is reopened in the same session", async () => {
 test("a session that is gone is replaced", async () => {
   let isGone = false;
   const { requests, states, viewer, goLive, advance } = setUp({
-    respond: (request) => (isGone && request.startsWith("GET") ? jsonResponse(404, {}) : null),
+    respond: (request) =>
+      isGone && request.startsWith("GET")
+        ? jsonResponse(410, { type: "urn:realtime-engine:problem:session-over" })
+        : null,
   });
   await goLive();
   isGone = true;
@@ -199,7 +261,7 @@ test("a session that is gone is replaced", async () => {
   await settled();
   await advance(500);
   assert.equal(states.at(-1), "reconnecting: The session has ended. Starting a new one");
-  await advance(500);
+  await advance(1000);
   assert.deepEqual(requests, ["POST /api/sessions", "GET /api/sessions/s1", "POST /api/sessions"]);
 });
 
@@ -217,6 +279,124 @@ test("a busy server is asked again after the time that it names", async () => {
   assert.deepEqual(requests, ["POST /api/sessions", "POST /api/sessions"]);
   assert.equal(viewers.length, 1);
 });
+
+/** A server whose only session is in use until `isFree` is set. */
+function setUpLine() {
+  const server = { isFree: false, ticketState: "waiting" };
+  const set = setUp({
+    respond: (request) => {
+      if (request === "POST /api/sessions" && !server.isFree) return jsonResponse(202, TICKET);
+      if (request === "GET /api/tickets/t1") return jsonResponse(200, { ...TICKET, state: server.ticketState });
+      return null;
+    },
+  });
+  /** @type {string[]} */
+  const line = [];
+  set.session.on("line", ({ state, position }) => line.push(`${state} ${position}`));
+  return { ...set, server, line };
+}
+
+test("the user waits in line, and the place is claimed when it is reserved", async () => {
+  const { session, requests, viewers, line, server } = setUpLine();
+  session.start();
+  await settled();
+  assert.deepEqual(line, ["waiting 2"]);
+  streams[0].send({ state: "waiting", position: 1, estimated_wait_s: 30 });
+  await settled();
+  assert.deepEqual(line, ["waiting 2", "waiting 1"]);
+  assert.equal(sessionStorage.getItem("realtime-engine:ticket"), "t1");
+  server.isFree = true;
+  streams[0].send({ state: "reserved", position: 1, estimated_wait_s: 0, claim_within_s: 10 });
+  await settled();
+  assert.deepEqual(requests, ["POST /api/sessions", "POST /api/sessions"]);
+  assert.equal(viewers.length, 1);
+  assert(streams[0].isClosed);
+  assert.equal(sessionStorage.getItem("realtime-engine:ticket"), null);
+});
+
+test("without an event stream, the ticket is asked for", async () => {
+  const { session, requests, line, server, advance } = setUpLine();
+  session.start();
+  await settled();
+  streams[0].readyState = 0;
+  server.ticketState = "reserved";
+  server.isFree = true;
+  await advance(2000);
+  assert.deepEqual(line, ["waiting 2"]);
+  assert.deepEqual(requests, ["POST /api/sessions", "GET /api/tickets/t1", "POST /api/sessions"]);
+});
+
+test("a ticket that has expired is replaced by a new one", async () => {
+  const { session, requests, line } = setUpLine();
+  session.start();
+  await settled();
+  streams[0].send({ state: "expired", position: 0, estimated_wait_s: 0 });
+  await settled();
+  assert.deepEqual(requests, ["POST /api/sessions", "POST /api/sessions"]);
+  assert.deepEqual(line, ["waiting 2", "waiting 2"]);
+  assert.equal(streams.length, 2);
+});
+
+test("the user may leave the line", async () => {
+  const { session, requests, states, advance } = setUpLine();
+  session.start();
+  await settled();
+  session.leaveLine();
+  await settled();
+  assert.equal(requests.at(-1), "DELETE /api/tickets/t1");
+  assert.equal(states.at(-1), "ended: You have left the line.");
+  assert(streams[0].isClosed);
+  await advance(10_000);
+  assert.equal(requests.length, 2);
+});
+
+test("a turn that is over is not followed by another one", async () => {
+  const { session, channel, requests, states, viewer, goLive, advance } = setUp({
+    respond: (request) =>
+      request.startsWith("GET")
+        ? jsonResponse(410, { type: "urn:realtime-engine:problem:turn-over", detail: "Over." })
+        : null,
+  });
+  /** @type {(number | null)[]} */
+  const turns = [];
+  session.on("turn", (seconds) => turns.push(seconds));
+  let turnsOver = 0;
+  session.on("turnOver", () => {
+    turnsOver += 1;
+  });
+  await goLive();
+  channel.emit("message", { type: "turn", ends_in_s: 10 });
+  viewer().lose("the session has ended");
+  await settled();
+  await advance(20_000);
+  assert.equal(turnsOver, 1);
+  assert.equal(states.at(-1), "reconnecting: Reconnecting: the session has ended");
+  assert.deepEqual(turns, [10, null]);
+  assert.equal(requests.filter((request) => request.startsWith("POST")).length, 1);
+});
+
+for (const [status, type] of /** @type {const} */ ([
+  [410, "urn:realtime-engine:problem:session-over"],
+  [404, "about:blank"],
+])) {
+  test(`a session that is lost at once with status ${status} is no reason for another one`, async () => {
+    const { session, requests, states, viewer, advance } = setUp({
+      forced: "mjpeg",
+      respond: (request) => (request.startsWith("GET") ? jsonResponse(status, { type, detail: "Not here." }) : null),
+    });
+    session.start();
+    await settled();
+    viewer().started.resolve(false);
+    viewer().lose("nothing arrived");
+    await settled();
+    await advance(20_000);
+    assert.equal(states.at(-1), "ended: Not here.");
+    assert.deepEqual(
+      requests.filter((request) => request.startsWith("POST")),
+      ["POST /api/sessions"],
+    );
+  });
+}
 
 test("a rejected context ends the session with the fields to correct", async () => {
   const errors = [{ pointer: "#/context/seed", detail: "too large" }];

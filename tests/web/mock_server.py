@@ -183,7 +183,7 @@ class MockServer:
         self._record(request, body)
         if self.behavior.busy_responses > 0:
             self.behavior.busy_responses -= 1
-            return problem(503, "capacity", "All 4 sessions are in use.", headers={"Retry-After": "2"})
+            return problem(503, "full", "All 4 sessions are in use.", headers={"Retry-After": "2"})
         name = self.behavior.rejected_field
         if name is not None:
             self.behavior.rejected_field = None
@@ -206,7 +206,7 @@ class MockServer:
         if not self._authorized(request):
             return problem(401, "token", "The token is missing or wrong.")
         if request.path_params["id"] not in self.alive:
-            return problem(404, "session", "There is no such session.")
+            return problem(404, "no-session", "There is no such session.")
         if request.method == "DELETE":
             self.alive.discard(request.path_params["id"])
             return Response(status_code=204)

@@ -252,7 +252,7 @@ def test_a_model_that_fails_to_load_is_reported(visit: Opener, server: MockServe
 def test_a_busy_server_is_retried(visit: Opener, server: MockServer) -> None:
     server.behavior.busy_responses = 1
     page = visit(failures=1)
-    expect(page.locator("#overlay")).to_contain_text("All sessions are in use")
+    expect(page.locator("#overlay")).to_contain_text("All 4 sessions are in use")
     expect(page.locator("#overlay")).to_contain_text(re.compile(r"Retrying in [12] s"))
     live(page)
     assert server.count("POST", "/api/sessions") == 2

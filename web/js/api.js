@@ -51,6 +51,11 @@
  * @property {{ pointer?: string, detail?: string }[]} [errors]
  */
 
+const TYPE_PREFIX = "urn:realtime-engine:problem:";
+
+/** Kinds of problems about a session or ticket that does not exist any more. */
+const GONE = ["no-session", "session-over", "turn-over", "token", "no-ticket", "ticket-over"];
+
 /** Seconds to wait before a retry when the server names no time. */
 const DEFAULT_RETRY_AFTER_S = 5;
 
@@ -64,13 +69,14 @@ export class Problem extends Error {
     super(body.detail || body.title || `The server responded with status ${body.status}`);
     this.name = "Problem";
     this.status = body.status;
+    this.kind = (body.type ?? "").replace(TYPE_PREFIX, "");
     this.errors = Array.isArray(body.errors) ? body.errors : [];
     this.retryAfter = retryAfter;
   }
 
-  /** Whether the requested session no longer exists. */
+  /** Whether the requested session or ticket no longer exists. An error of a proxy in between says nothing of it. */
   get isGone() {
-    return this.status === 401 || this.status === 404 || this.status === 410;
+    return GONE.includes(this.kind);
   }
 
   /** @returns {Map<string, string>} message for each rejected field, by field name */
@@ -158,16 +164,54 @@ export async function getDemo() {
 }
 
 /**
- * Creates a session.
+ * Creates a session, or joins the waiting line if there is no place.
  *
  * @param {Record<string, unknown>} context values of the fields
+ * @param {string | null} ticket id of the ticket for which a place is reserved
  * @param {AbortSignal} signal
- * @returns {Promise<SessionGrant>}
- * @throws {Problem} 503 if all sessions are in use, 422 if a field is rejected
+ * @returns {Promise<SessionGrant | Ticket>}
+ * @throws {Problem} 503 if the waiting line is full, 422 if a field is rejected
  */
-export async function createSession(context, signal) {
-  const response = await request("POST", resolve("api/sessions"), { json: { context }, signal });
-  return new SessionGrant(await response.json());
+export async function createSession(context, ticket, signal) {
+  const json = ticket === null ? { context } : { context, ticket };
+  const response = await request("POST", resolve("api/sessions"), { json, signal });
+  const answer = await response.json();
+  return response.status === 202 ? new Ticket(answer) : new SessionGrant(answer);
+}
+
+/**
+ * @typedef {object} TicketStatus
+ * @property {"waiting" | "reserved" | "claimed" | "left" | "expired" | "absent"} state
+ * @property {number} position in the line, from 1 on
+ * @property {number} estimated_wait_s
+ * @property {number} [claim_within_s] of a reserved place
+ */
+
+/** A place in the waiting line. */
+export class Ticket {
+  #links;
+
+  /** @param {TicketStatus & { ticket: string, links: { self: string, events: string } }} answer */
+  constructor({ ticket, links, ...status }) {
+    this.id = ticket;
+    this.status = status;
+    this.#links = links;
+  }
+
+  /** URL of the event stream. */
+  get events() {
+    return resolve(this.#links.events);
+  }
+
+  /** Updates the status. */
+  async refresh() {
+    this.status = await (await request("GET", resolve(this.#links.self))).json();
+  }
+
+  /** Leaves the line; also works while the page is being closed. */
+  async leave() {
+    await request("DELETE", resolve(this.#links.self), { keepalive: true });
+  }
 }
 
 /** A session on the server, with the token that gives access to it. */

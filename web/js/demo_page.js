@@ -20,6 +20,8 @@ import { Stats } from "./stats.js";
 import { Stick } from "./stick.js";
 import { Toasts } from "./toasts.js";
 import { unsupportedReason } from "./transports.js";
+import { TurnCountdown } from "./turn_countdown.js";
+import { describeWait } from "./waiting_line.js";
 
 /** @import { FrameIdentity, Presentation } from "./frames.js" */
 /** @import { PresentedFrame, SessionEvent, ServerMessage } from "./protocol.js" */
@@ -52,6 +54,7 @@ export class DemoPage {
   #frames = new FrameMatcher((identity, presentation) => this.#onIdentified(identity, presentation));
   #reporter = new FrameReporter(this.#clock, (body) => this.#sender.sendPresented(body));
   #toasts = new Toasts(byId("toasts"));
+  #turn = new TurnCountdown(byId("turn"));
   #form;
   #display;
   #pointer;
@@ -142,6 +145,9 @@ export class DemoPage {
       this.#clock.clear();
       this.#onContextSent();
     });
+    session.on("line", (status) => this.#showLine(status));
+    session.on("turnOver", () => this.#showTurnOver());
+    session.on("turn", (seconds) => this.#turn.set(seconds));
     session.on("fallback", (text) => this.#showNotice(text));
     session.on("invalid", (problem) => this.#askForFields(problem));
     session.on("event", (event) => this.#onEvent(event));
@@ -330,18 +336,46 @@ export class DemoPage {
   #onState({ state, text, seconds }) {
     this.#state = state;
     this.#isAsking = false;
+    document.title = this.#demo.title || this.#demo.name;
     if (state !== "live") this.#stats.clear();
     const translucent = this.#display.resolution !== "";
     if (state === "connecting" || state === "reconnecting") {
       this.#overlay.show(text, { progress: null, translucent });
     }
     if (state === "waiting") {
-      this.#overlay.show("All sessions are in use", { text: `Retrying in ${seconds} s`, progress: null });
+      this.#overlay.show(text, { text: `Retrying in ${seconds} s`, progress: null });
     }
     if (state === "ended") {
       const onClick = () => this.#session.start();
       this.#overlay.show("The session has ended", { text, translucent, button: "Start again", onClick });
     }
+    if (state !== "live") this.#turn.set(null);
+    this.#showState();
+  }
+
+  /** @param {import("./api.js").TicketStatus} status */
+  #showLine(status) {
+    this.#state = "waiting";
+    const isReserved = status.state === "reserved";
+    this.#overlay.show(isReserved ? "It is your turn" : `Number ${status.position} in line`, {
+      text: isReserved ? "Open this tab to start." : describeWait(status),
+      progress: null,
+      button: "Leave the line",
+      onClick: () => this.#session.leaveLine(),
+    });
+    const { title, name } = this.#demo;
+    document.title = isReserved ? `Your turn: ${title || name}` : `(${status.position}) ${title || name}`;
+    this.#showState();
+  }
+
+  #showTurnOver() {
+    this.#state = "ended";
+    this.#overlay.show("Your turn has ended", {
+      text: "Others are waiting.",
+      translucent: this.#display.resolution !== "",
+      button: "Join the line again",
+      onClick: () => this.#session.start(),
+    });
     this.#showState();
   }
 

@@ -67,10 +67,11 @@
  * @property {StageTiming[]} stages of the way from a key press to the screen
  * @property {StageStatistics[]} [pipeline] named values of each stage of the model, where it is a stage graph
  *
+ * @typedef {{ type: "turn", ends_in_s: number | null }} TurnMessage
  * @typedef {{ type: "pong", t: number, server_ns: number }} PongMessage
  * @typedef {{ code: string, detail: string, field: string | null }} MessageError
  * @typedef {{ type: "error", error: MessageError }} ErrorMessage
- * @typedef {PongMessage | ErrorMessage | SessionEvent | FrameMessage | TimingMessage} ServerMessage
+ * @typedef {PongMessage | ErrorMessage | SessionEvent | FrameMessage | TimingMessage | TurnMessage} ServerMessage
  */
 
 export const PROTOCOL_VERSION = 1;

@@ -1,9 +1,10 @@
-import { createSession, messageOf, Problem, Unreachable } from "./api.js";
+import { createSession, messageOf, Problem, SessionGrant, Unreachable } from "./api.js";
 import { Emitter } from "./emitter.js";
 import { Backoff, sleep, visible } from "./timing.js";
 import { TRANSPORT_LABELS, TRANSPORTS, unsupportedReason } from "./transports.js";
+import { storedTicket, waitInLine } from "./waiting_line.js";
 
-/** @import { Demo, SessionGrant } from "./api.js" */
+/** @import { Demo, Ticket, TicketStatus } from "./api.js" */
 /** @import { Viewer } from "./display.js" */
 /** @import { ServerMessage, SessionEvent } from "./protocol.js" */
 /** @import { Transport } from "./transports.js" */
@@ -13,6 +14,9 @@ import { TRANSPORT_LABELS, TRANSPORTS, unsupportedReason } from "./transports.js
  *
  * @typedef {object} SessionEvents
  * @property {{ state: State, text: string, seconds: number }} state `seconds` until the next attempt, while waiting
+ * @property {null} turnOver the session has ended, because others wait
+ * @property {TicketStatus} line while the user waits in line
+ * @property {number | null} turn seconds until the user's turn ends, null if it has no end
  * @property {string | null} fallback why another transport than the preferred one is used, null if it is not
  * @property {SessionGrant} created
  * @property {Problem} invalid names the fields to correct (422); the session has ended
@@ -44,6 +48,10 @@ export class Session extends Emitter {
   #epoch = 0;
   /** The epoch whose rollout has ended. */
   #finishedEpoch = -1;
+  /** Whether the current session has shown video. */
+  #hasBeenLive = false;
+  /** @type {Ticket | null} */
+  #ticket = null;
 
   /** Whether the session is not paused. */
   active = true;
@@ -102,10 +110,20 @@ export class Session extends Emitter {
     });
   }
 
-  /** Ends the session. */
+  /** Ends the session. A ticket stays valid for a while, so that the page may be reloaded. */
   close() {
     this.#run?.abort();
     this.#release();
+  }
+
+  /** Leaves the waiting line. */
+  leaveLine() {
+    const ticket = this.#ticket;
+    if (!ticket) return;
+    storedTicket.id = null;
+    this.#run?.abort();
+    ticket.leave().catch(() => {}); // the ticket of an absent client expires
+    this.#setState("ended", "You have left the line.");
   }
 
   /** Tries WebRTC again after a fallback. */
@@ -197,8 +215,9 @@ export class Session extends Emitter {
    */
   #recover(error) {
     if (error instanceof Problem && error.isGone && this.#grant) {
+      // A session that is lost at once would be lost again, and so would the places of others.
+      if (error.kind === "turn-over" || !this.#hasBeenLive) throw error;
       this.#drop();
-      this.#backoff.reset(); // the server responds, so the delays start over
       this.#setState("reconnecting", "The session has ended. Starting a new one");
       return;
     }
@@ -223,13 +242,14 @@ export class Session extends Emitter {
     this.active = true;
     this.#epoch = 0;
     this.#finishedEpoch = -1;
+    this.#hasBeenLive = false;
     this.#channel.open(grant.controls);
     this.emit("created", grant);
     return grant;
   }
 
   /**
-   * Creates a session, as soon as one is free.
+   * Creates a session, as soon as there is a place.
    *
    * @param {AbortSignal} signal
    * @returns {Promise<SessionGrant>}
@@ -238,11 +258,33 @@ export class Session extends Emitter {
     for (;;) {
       this.#setState("connecting", "Starting a session");
       try {
-        return await createSession(this.#context(), signal);
+        const answer = await createSession(this.#context(), storedTicket.id, signal);
+        if (answer instanceof SessionGrant) {
+          storedTicket.id = null;
+          return answer;
+        }
+        await this.#waitInLine(answer, signal);
       } catch (error) {
         if (!(error instanceof Problem) || error.status !== 503) throw error;
         await this.#wait(error, signal);
       }
+    }
+  }
+
+  /**
+   * @param {Ticket} ticket
+   * @param {AbortSignal} signal
+   */
+  async #waitInLine(ticket, signal) {
+    this.#ticket = ticket;
+    storedTicket.id = ticket.id;
+    try {
+      const isReserved = await waitInLine(ticket, (status) => this.emit("line", status), signal);
+      if (!isReserved) storedTicket.id = null;
+      else if (document.hidden) this.emit("line", ticket.status);
+      await visible();
+    } finally {
+      this.#ticket = null;
     }
   }
 
@@ -277,6 +319,7 @@ export class Session extends Emitter {
       const options = { iceServers, iceTransportPolicy, channel: this.#channel, expectFrame: this.isRunning };
       if (await viewer.start(grant, options)) {
         this.#backoff.reset();
+        this.#hasBeenLive = true;
         this.#setState("live", "Live");
       }
       return await viewer.ended;
@@ -296,6 +339,7 @@ export class Session extends Emitter {
 
   /** @param {ServerMessage} message */
   #onMessage(message) {
+    if (message.type === "turn") this.emit("turn", message.ends_in_s);
     if (message.type !== "event") return;
     this.#epoch = Math.max(this.#epoch, message.epoch);
     if (message.event === "active_changed") this.active = Boolean(message.active);
@@ -326,7 +370,9 @@ export class Session extends Emitter {
   /** @param {unknown} error */
   #fail(error) {
     this.#release();
+    this.emit("turn", null);
     if (error instanceof Problem && error.status === 422) this.emit("invalid", error);
+    else if (error instanceof Problem && error.kind === "turn-over") this.emit("turnOver", null);
     else this.#setState("ended", messageOf(error));
   }
 

@@ -47,6 +47,7 @@ class RealtimeClient:
         token: str | None,
         timeout_s: float,
         silence_s: float,
+        queue_timeout_s: float | None,
     ) -> None:
         if transport not in get_args(Transport):
             raise ValueError(f"transport must be one of {', '.join(get_args(Transport))}, got {transport!r}")
@@ -58,6 +59,7 @@ class RealtimeClient:
         self._token = token
         self._timeout_s = timeout_s
         self._silence_s = silence_s
+        self._queue_timeout_s = queue_timeout_s
         self._input = InputState()
         self._session: ClientSession | None = None
         self._used = False
@@ -73,6 +75,7 @@ class RealtimeClient:
         token: str | None = None,
         timeout_s: float = 30.0,
         silence_s: float = 10.0,
+        queue_timeout_s: float | None = 0.0,
     ) -> RealtimeClient:
         """Create a client. It connects when it is entered (``async with``) or :meth:`open` is awaited.
 
@@ -83,12 +86,19 @@ class RealtimeClient:
             token: access token of the server, if it requires one.
             timeout_s: timeout of each request, and of connecting.
             silence_s: the connection counts as lost after this time without a reply to a ping.
+            queue_timeout_s: how long to wait in line for a place if all sessions are in use; ``None``: without a limit.
 
         Raises:
             ValueError: an argument is invalid; the message names it.
         """
         return cls(
-            base_url, context=context, transport=transport, token=token, timeout_s=timeout_s, silence_s=silence_s
+            base_url,
+            context=context,
+            transport=transport,
+            token=token,
+            timeout_s=timeout_s,
+            silence_s=silence_s,
+            queue_timeout_s=queue_timeout_s,
         )
 
     async def open(self) -> None:
@@ -96,7 +106,7 @@ class RealtimeClient:
 
         Raises:
             ImportError: the ``serve`` extra is not installed.
-            FullError: the server has no free session.
+            FullError: the server has no free session, or had none within ``queue_timeout_s``.
             UnavailableError: the model is loading, or the server is shutting down.
             RejectedError: the demo refuses the context.
             RefusedError: the server refuses the request for another reason.
@@ -243,7 +253,7 @@ class RealtimeClient:
 
         rest = rest_type(self._base_url, self._token, self._timeout_s)
         undo.push_async_callback(rest.close)
-        grant = await rest.create(self._context)
+        grant = await rest.create(self._context, self._queue_timeout_s)
         undo.push_async_callback(delete_session, rest, grant)
         connection = connection_type(rest, grant)
         undo.push_async_callback(connection.close)

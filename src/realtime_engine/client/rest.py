@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import ipaddress
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,9 +14,10 @@ from urllib.parse import urljoin, urlsplit
 
 import httpx
 
-from .errors import FullError, RefusedError, RejectedError, UnavailableError, UnreachableError
+from .errors import ClientError, FullError, RefusedError, RejectedError, UnavailableError, UnreachableError
 
 _RETRY_AFTER_S = 5.0
+_TICKET_POLL_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -46,20 +50,46 @@ class Rest:
         """The absolute URL of a link."""
         return urljoin(self.base_url, link)
 
-    async def create(self, context: Mapping[str, Any]) -> SessionGrant:
-        """Create a session.
+    async def create(self, context: Mapping[str, Any], queue_timeout_s: float | None = 0.0) -> SessionGrant:
+        """Create a session, after waiting in line if there is no place.
+
+        Args:
+            context: the fields of the session.
+            queue_timeout_s: how long to wait in line, in seconds; ``None``: without a limit.
 
         Raises:
+            FullError: there is no place in time, or the line is full.
             UnreachableError: the server does not respond.
             RefusedError: the server refuses the session, or is not a Realtime Engine server.
         """
-        answer = await self.request("POST", "api/sessions", json={"context": dict(context)})
+        deadline_s = None if queue_timeout_s is None else time.monotonic() + queue_timeout_s
+        body: dict[str, Any] = {"context": dict(context)}
+        while True:
+            answer = await self.request("POST", "api/sessions", json=body)
+            try:
+                given = answer.json()
+                if answer.status_code != 202:
+                    return SessionGrant(given["session_id"], given["token"], given["links"])
+                body["ticket"], link = given["ticket"], given["links"]["self"]
+            except (ValueError, KeyError, TypeError) as error:
+                detail = f"{self.base_url} returned no session ({error!r}): is it a Realtime Engine server?"
+                raise RefusedError(answer.status_code, {"detail": detail}) from error
+            await self._wait_in_line(link, given, deadline_s)
+
+    async def _wait_in_line(self, link: str, ticket: Mapping[str, Any], deadline_s: float | None) -> None:
+        """Wait until a place is reserved; otherwise leave the line."""
         try:
-            body = answer.json()
-            return SessionGrant(body["session_id"], body["token"], body["links"])
-        except (ValueError, KeyError, TypeError) as error:
-            problem = {"detail": f"{self.base_url} returned no session ({error!r}): is it a Realtime Engine server?"}
-            raise RefusedError(answer.status_code, problem) from error
+            while ticket.get("state") == "waiting":
+                if deadline_s is not None and time.monotonic() + _TICKET_POLL_S > deadline_s:
+                    raise _no_place(ticket)
+                await asyncio.sleep(_TICKET_POLL_S)
+                ticket = (await self.request("GET", link)).json()
+        except BaseException as error:
+            if isinstance(error, RefusedError) and error.status == 410:
+                return  # the ticket is over: the next request gets a new one
+            with contextlib.suppress(ClientError):
+                await self.request("DELETE", link)
+            raise
 
     async def request(
         self,
@@ -114,6 +144,12 @@ def refusal(response: httpx.Response) -> RefusedError:
     if response.status_code == 422:
         return RejectedError(422, problem)
     return RefusedError(response.status_code, problem)
+
+
+def _no_place(ticket: Mapping[str, Any]) -> FullError:
+    wait_s = float(ticket.get("estimated_wait_s", _RETRY_AFTER_S))
+    detail = f"all sessions are in use; position {ticket.get('position')} in the waiting line, about {wait_s:.0f} s"
+    return FullError(202, {"type": "urn:realtime-engine:problem:full", "detail": detail}, wait_s)
 
 
 def is_loopback(url: str) -> bool:

@@ -14,13 +14,14 @@ from starlette.middleware.cors import CORSMiddleware
 from ..infra.demo import Demo
 from . import page, problems
 from .config import ServerConfig
-from .routes import controls, description, health, media, recording, sessions, trace, webrtc
+from .routes import controls, description, health, media, recording, sessions, tickets, trace, webrtc
 from .runtime import Runtime
 from .security import HostGate
 
 _ROUTERS = (
     description.router,
     sessions.router,
+    tickets.router,
     controls.router,
     webrtc.router,
     media.router,

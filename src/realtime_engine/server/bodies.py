@@ -36,6 +36,12 @@ class ContextBody(Body):
     context: Annotated[dict[str, Any], Field(default_factory=dict)]
 
 
+class CreateBody(ContextBody):
+    """The fields of a new session, and the ticket with which its place is claimed."""
+
+    ticket: Annotated[str | None, Field(max_length=64)] = None
+
+
 class ActiveBody(Body):
     """Whether the session runs."""
 

@@ -35,6 +35,9 @@ class ServerConfig:
         token_file: file that contains the token, such as a container secret; surrounding whitespace is ignored.
         open: allow an address other than loopback without a token.
         idle_timeout_s: seconds without viewers and controls after which a session ends.
+        turn_minutes: minutes that a session lasts while others wait; not limited by default.
+        queue_limit: maximum number of clients that wait for a session; 0 disables the waiting line.
+        max_per_client: maximum number of sessions of one browser or address; not limited by default.
         viewer_grace_s: seconds without viewers after which a session is paused.
         media_age_budget_ms: maximum delay, in milliseconds, that pacing may add to smooth out late chunks.
         jpeg_quality: quality of MJPEG and snapshots, from 1 (smallest) to 100 (best).
@@ -67,6 +70,9 @@ class ServerConfig:
     token_file: str | None = None
     open: bool = False
     idle_timeout_s: float = 30.0
+    turn_minutes: float | None = None
+    queue_limit: int = 1000
+    max_per_client: int | None = None
     viewer_grace_s: float = 2.0
     media_age_budget_ms: float = 100.0
     jpeg_quality: int = 80
@@ -95,6 +101,11 @@ class ServerConfig:
             _check_number(name, getattr(self, name), above_zero=True)
         for name in ("viewer_grace_s", "media_age_budget_ms"):
             _check_number(name, getattr(self, name), above_zero=False)
+        if self.turn_minutes is not None:
+            _check_number("turn_minutes", self.turn_minutes, above_zero=True)
+        _check_integer("queue_limit", self.queue_limit, 0)
+        if self.max_per_client is not None:
+            _check_integer("max_per_client", self.max_per_client, 1)
         if not isinstance(self.port, int) or not 0 <= self.port <= 65535:
             raise ValueError(f"port must be an integer from 0 to 65535, got {self.port!r}")
         if not isinstance(self.jpeg_quality, int) or not 1 <= self.jpeg_quality <= 100:
@@ -162,6 +173,11 @@ def _check_number(name: str, value: object, *, above_zero: bool) -> None:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     if not is_number or value < 0 or (above_zero and value == 0):  # type: ignore[operator]
         raise ValueError(f"{name} must be a number {'above 0' if above_zero else 'of 0 or more'}, got {value!r}")
+
+
+def _check_integer(name: str, value: object, minimum: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
+        raise ValueError(f"{name} must be an integer of {minimum} or more, got {value!r}")
 
 
 def _is_writable(directory: str) -> bool:

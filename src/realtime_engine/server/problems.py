@@ -26,6 +26,7 @@ TITLES: Mapping[str, tuple[int, str]] = {
     "host": (403, "The host name is not allowed"),
     "not-found": (404, "Not found"),
     "no-session": (404, "The session does not exist"),
+    "no-ticket": (404, "The ticket does not exist"),
     "no-viewer": (404, "The connection does not exist"),
     "no-video-input": (404, "The demo does not take video"),
     "no-recordings": (404, "Recording is disabled"),
@@ -35,11 +36,14 @@ TITLES: Mapping[str, tuple[int, str]] = {
     "too-slow": (408, "The request timed out"),
     "recording-runs": (409, "The session is being recorded"),
     "session-over": (410, "The session has ended"),
+    "turn-over": (410, "The turn has ended"),
+    "ticket-over": (410, "The ticket is not in the line any more"),
     "precondition": (412, "The connection has changed (If-Match failed)"),
     "too-large": (413, "The request is too large"),
     "media-type": (415, "Unsupported media type"),
     "invalid-request": (422, "The request is invalid"),
     "invalid-context": (422, "The session context is invalid"),
+    "too-many": (429, "The client has too many sessions"),
     "internal": (500, "Internal server error"),
     "engine-failed": (500, "The model failed"),
     "loading": (503, "The model is loading"),
@@ -50,6 +54,9 @@ TITLES: Mapping[str, tuple[int, str]] = {
     "no-storage": (507, "The recording cannot be stored"),
 }
 """Status and title by kind; a problem's ``type`` is :data:`TYPE_PREFIX` and its kind."""
+
+TURN_IS_OVER = "its turn is over"
+"""The reason for which the server ends a session whose place others wait for."""
 
 _MAX_ERRORS = 8
 
@@ -101,6 +108,8 @@ def stalled() -> Problem:
 
 def session_over(reason: str = "") -> Problem:
     """The session has ended, for ``reason`` if it is known."""
+    if reason == TURN_IS_OVER:
+        return Problem("turn-over", "Your turn has ended, because others wait.")
     return Problem("session-over", f"The session has ended{f' ({reason})' if reason else ''}. Start a new one.")
 
 

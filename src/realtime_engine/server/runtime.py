@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import BaseModel
 from starlette.requests import HTTPConnection
 
+from ..core.clock import MONOTONIC
 from ..infra.control_log import ControlRecorder
 from ..infra.copy_stats import CopyStats
 from ..infra.demo import Demo
@@ -24,6 +25,7 @@ from ..infra.telemetry.frame_latency import FrameTotals
 from ..infra.telemetry.otel import SpanSender
 from ..infra.telemetry.server_stats import LoopMonitor
 from ..infra.webrtc import Reachability, ReachabilityKind, find_reachability
+from .admission.admission import Admission
 from .config import ServerConfig
 from .engine_host import EngineHost, EngineState
 from .metrics import Metrics, MetricSources
@@ -65,6 +67,7 @@ class Runtime:
         self.recordings = _recording_store(config)
         self._options = options
         self._sessions: Sessions | None = None
+        self._admission: Admission | None = None
         self._jpeg = JpegEncoder(config.jpeg_quality)
         self._copies = CopyStats()
         self._encoders: Encoders
@@ -121,7 +124,19 @@ class Runtime:
                 recorder=self._recorder,
             )
             self._sessions = Sessions(resources)
+            self._admission = Admission(self._sessions, self.config, MONOTONIC)
         return self._sessions
+
+    @property
+    def admission(self) -> Admission:
+        """Who gets a session.
+
+        Raises:
+            Problem: as :attr:`sessions`.
+        """
+        assert self.sessions is not None
+        assert self._admission is not None
+        return self._admission
 
     @property
     def is_stalled(self) -> bool:
@@ -148,6 +163,8 @@ class Runtime:
         """End all responses and connections that have no end of their own."""
         if self._sessions is not None:
             self._sessions.close_streams()
+        if self._admission is not None:
+            self._admission.close()
 
     def progress(self) -> dict[str, Any]:
         """The progress of loading, for the page."""

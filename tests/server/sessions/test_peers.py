@@ -5,7 +5,7 @@ from realtime_engine.server.sessions.peers import ControlConnections
 
 def test_a_broadcast_reaches_all_connections_and_the_last_removal_is_reported() -> None:
     empty: list[bool] = []
-    connections = ControlConnections(lambda: empty.append(True))
+    connections = ControlConnections(lambda: empty.append(True), lambda: None)
     received: dict[str, list[str]] = {"a": [], "b": []}
     for name, texts in received.items():
         connections.add(name, texts.append)
@@ -19,3 +19,14 @@ def test_a_broadcast_reaches_all_connections_and_the_last_removal_is_reported() 
     connections.remove("b")
     connections.remove("unknown")
     assert empty == [True]
+
+
+def test_a_connection_is_greeted() -> None:
+    greeting: dict[str, object] | None = {"type": "turn"}
+    connections = ControlConnections(lambda: None, lambda: greeting)
+    first: list[str] = []
+    connections.add("a", first.append)
+    assert [json.loads(text) for text in first] == [{"type": "turn"}]
+    greeting = None
+    connections.add("b", first.append)
+    assert len(first) == 1

@@ -1,13 +1,34 @@
-from realtime_engine.server.sessions.registry import is_full, retry_after_s
+import pytest
+
+from realtime_engine.server.problems import TURN_IS_OVER, Problem
+from realtime_engine.testing import FaultPlan, FaultyEngine
+
+from ..support import PaintEngine, in_process, paint_demo
 
 
-def test_it_is_full_when_every_place_is_occupied() -> None:
-    assert [is_full(occupied, 2) for occupied in (0, 1, 2, 3)] == [False, False, True, True]
+@pytest.mark.parametrize(
+    ("reason", "kind", "detail"),
+    [
+        (TURN_IS_OVER, "turn-over", "Your turn has ended"),
+        ("it was idle", "session-over", "(it was idle)"),
+        ("", "session-over", "The session has ended."),
+    ],
+)
+async def test_an_ended_session_is_remembered_with_the_reason(reason: str, kind: str, detail: str) -> None:
+    async with in_process() as served:
+        owned = await served.create()
+        session = served.session(owned)
+        session.end(reason)
+        for _ in range(2):  # while it is detached, and afterwards
+            with pytest.raises(Problem) as caught:
+                served.session(owned)
+            assert caught.value.kind == kind and detail in caught.value.detail
+            await session.wait_ended(10)
 
 
-def test_ask_again_when_the_longest_idle_session_would_be_ended() -> None:
-    assert retry_after_s([1.0, 26.5], 30.0) == 4
-    assert retry_after_s([0.0], 30.0) == 10
-    assert retry_after_s([29.99], 30.0) == 1
-    assert retry_after_s([45.0], 30.0) == 1
-    assert retry_after_s([], 5.0) == 5
+async def test_a_session_beyond_the_capacity_is_refused() -> None:
+    async with in_process(paint_demo(FaultyEngine(PaintEngine(max_sessions=1), FaultPlan()))) as served:
+        sessions = served.runtime.sessions
+        await served.create()
+        with pytest.raises(Problem, match="All 1 sessions are in use"):
+            sessions.add(sessions.prepare({}))

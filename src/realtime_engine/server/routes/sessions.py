@@ -7,7 +7,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
 
-from ..bodies import ActiveBody, ContextBody, json_body, read_model
+from ..admission.clients import client_of, remember
+from ..admission.waiting_line import Ticket
+from ..bodies import ActiveBody, ContextBody, CreateBody, json_body, read_model
 from ..problems import Problem, session_over
 from ..runtime import runtime_of
 from ..security import bearer, check_access, forbidden_origin, is_allowed_origin
@@ -15,6 +17,7 @@ from ..sessions.engine_requests import RequestRefused, SessionOver
 from ..sessions.registry import refusal
 from ..sessions.run_state import PauseReason
 from ..sessions.session import DemoSession
+from .tickets import describe_ticket
 
 router = APIRouter(tags=["sessions"])
 
@@ -38,18 +41,28 @@ Owned = Annotated[DemoSession, Depends(owned_session)]
 OwnedIfAlive = Annotated[DemoSession | None, Depends(owned_session_if_alive)]
 
 
-@router.post("/sessions", status_code=201, openapi_extra=json_body(ContextBody))
+@router.post("/sessions", status_code=201, openapi_extra=json_body(CreateBody))
 async def create(request: Request) -> Response:
-    """Create a session: 201 with its id, token and links; 422 if the fields are invalid, 503 if there is no room."""
+    """Create a session: 201 with its id, token and links.
+
+    202 with a ticket if all sessions are in use: follow its links, and repeat the request with the ticket once a place
+    is reserved. 422 if the fields are invalid, 429 if the client has too many sessions, 503 if the line is full.
+    """
     runtime = runtime_of(request)
     check_access(request, runtime.config.token)
     if not is_allowed_origin(request, runtime.config.allowed_origins):
         raise forbidden_origin(request)
-    body = await read_model(request, ContextBody, runtime.config.max_body_bytes)
-    session = await runtime.sessions.create(body.context)
-    links = links_of(session)
-    created = {"session_id": session.id, "token": session.token, "links": links}
-    return JSONResponse(created, 201, {"Location": links["self"], "Cache-Control": "no-store"})
+    body = await read_model(request, CreateBody, runtime.config.max_body_bytes)
+    client = client_of(request)
+    admitted = await runtime.admission.enter(body.context, client, body.ticket)
+    if isinstance(admitted, Ticket):
+        response = JSONResponse(describe_ticket(runtime, admitted), 202, {"Cache-Control": "no-store"})
+    else:
+        links = links_of(admitted)
+        created = {"session_id": admitted.id, "token": admitted.token, "links": links}
+        response = JSONResponse(created, 201, {"Location": links["self"], "Cache-Control": "no-store"})
+    remember(response, request, client)
+    return response
 
 
 @router.get("/sessions")

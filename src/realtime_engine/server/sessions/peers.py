@@ -38,10 +38,12 @@ class ControlConnections:
 
     Args:
         on_empty: called when the last connection is removed.
+        greeting: returns the message that a new connection starts with, if any.
     """
 
-    def __init__(self, on_empty: Callable[[], None]) -> None:
+    def __init__(self, on_empty: Callable[[], None], greeting: Callable[[], Mapping[str, Any] | None]) -> None:
         self._on_empty = on_empty
+        self._greeting = greeting
         self._sends: dict[object, Send] = {}
 
     def __len__(self) -> int:
@@ -50,6 +52,9 @@ class ControlConnections:
     def add(self, key: object, send: Send) -> None:
         """Add a connection. ``send`` sends a text message; it must neither block nor raise."""
         self._sends[key] = send
+        message = self._greeting()
+        if message is not None:
+            send(json.dumps(message))
 
     def remove(self, key: object) -> None:
         """Remove a connection. Idempotent."""

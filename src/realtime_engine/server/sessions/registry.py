@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from ...infra.controls import ControlState
 from ..counters import Counts
@@ -20,10 +20,28 @@ from .session import DemoSession
 
 logger = logging.getLogger(__name__)
 
-_MIN_RETRY_S = 1
-_MAX_RETRY_S = 10
 _MAX_ENDED = 1024  # ended sessions that are remembered, so that their links answer 410
 _EXCEPTION = re.compile(r"[A-Z]\w*(?:: |$)")  # how the engine reports an exception as the reason of a refusal
+
+
+@dataclass(frozen=True)
+class PreparedSession:
+    """The validated fields of a session that is not created yet.
+
+    Attributes:
+        state: the control state with these fields.
+        context: the attach context of the model.
+    """
+
+    state: ControlState
+    context: Mapping[str, Any]
+
+
+class EndedSession(NamedTuple):
+    """What is remembered of a session that has ended."""
+
+    token: str
+    reason: str
 
 
 class Sessions:
@@ -31,14 +49,18 @@ class Sessions:
 
     Args:
         resources: what the sessions share.
+
+    Attributes:
+        on_ended: called with each session that the engine has detached, when its place is free again.
     """
 
     def __init__(self, resources: ServerResources) -> None:
         self._resources = resources
         self._sessions: dict[str, DemoSession] = {}  # until the engine has detached them
-        self._ended_tokens: dict[str, str] = {}  # by session id, oldest first
+        self._ended: dict[str, EndedSession] = {}  # by session id, oldest first
         self._ended_counts = Counts()
         self._closing = False
+        self.on_ended: Callable[[DemoSession], None] = lambda session: None
 
     @property
     def capacity(self) -> int:
@@ -73,8 +95,10 @@ class Sessions:
             Problem: the token is wrong (401), the session does not exist (404) or has ended (410).
         """
         session = self.find(session_id, token)
-        if session is None or session.is_ending:
-            raise session_over()
+        if session is None:
+            raise session_over(self._ended[session_id].reason)
+        if session.is_ending:
+            raise session_over(session.end_reason)
         return session
 
     def find(self, session_id: str, token: str | None) -> DemoSession | None:
@@ -84,38 +108,53 @@ class Sessions:
             Problem: the token is wrong (401) or the session does not exist (404).
         """
         session = self._sessions.get(session_id)
-        expected = session.token if session is not None else self._ended_tokens.get(session_id)
-        if expected is None:
+        known = session or self._ended.get(session_id)
+        if known is None:
             raise Problem("no-session", f"There is no session {session_id!r}.")
-        if not same_secret(token, expected):
+        if not same_secret(token, known.token):
             raise unauthorized("Send the session's token as 'Authorization: Bearer ...'.")
         return session
 
-    async def create(self, context: Mapping[str, Any]) -> DemoSession:
-        """Create a session and wait until the engine has admitted it.
+    def prepare(self, context: Mapping[str, Any]) -> PreparedSession:
+        """Validate the fields of a new session.
 
         Raises:
-            Problem: the fields are invalid (422), there is no room or the server shuts down (503), or the model failed
-                (500).
+            Problem: they are invalid (422), the demo's context function failed (500), or the server shuts down (503).
         """
+        self._check_open()
         demo = self._resources.demo
-        if self._closing:
-            raise Problem("closing", "The server is shutting down.", headers={"Retry-After": "5"})
         state = ControlState(demo.controls)
         attach_context = make_context(demo, state.window(stage_fields(state, context)).fields)
         state.update_fields(context)
-        if is_full(self.occupied, self.capacity):
-            raise self._full()
-        session = DemoSession(self._resources, state, self._on_ended)
+        return PreparedSession(state, attach_context)
+
+    def add(self, prepared: PreparedSession) -> DemoSession:
+        """A new session, which occupies a place until it has ended; :meth:`start` it next.
+
+        Raises:
+            Problem: there is no room, or the server shuts down (503).
+        """
+        self._check_open()
+        if self.occupied >= self.capacity:
+            raise Problem("full", f"All {self.capacity} sessions are in use.", headers={"Retry-After": "1"})
+        session = DemoSession(self._resources, prepared.state, self._on_ended)
         self._sessions[session.id] = session
+        return session
+
+    async def start(self, session: DemoSession, prepared: PreparedSession) -> None:
+        """Wait until the engine has admitted the session; otherwise it ends.
+
+        Raises:
+            Problem: the engine has no room or does not respond (503), the model refuses the fields (422), or it failed
+                (500).
+        """
         try:
-            await session.attach(attach_context)
+            await session.attach(prepared.context)
         except RequestRefused as refused:
             raise refusal(str(refused)) from refused
         except SessionOver:
             raise Problem("engine-failed", "The model ended before the session started.") from None
         logger.info("session %s started; %d of %d sessions in use", session.id, self.occupied, self.capacity)
-        return session
 
     async def close(self, timeout_s: float) -> None:
         """End all sessions, within ``timeout_s`` seconds."""
@@ -133,40 +172,19 @@ class Sessions:
         for session in self._sessions.values():
             session.close_streams()
 
+    def _check_open(self) -> None:
+        if self._closing:
+            raise Problem("closing", "The server is shutting down.", headers={"Retry-After": "5"})
+
     def _on_ended(self, session: DemoSession) -> None:
         del self._sessions[session.id]
         self._resources.close_log(session.id)
         self._ended_counts = self._ended_counts.plus(session.counts())
         if session.epoch:
-            self._ended_tokens[session.id] = session.token
-        if len(self._ended_tokens) > _MAX_ENDED:
-            del self._ended_tokens[next(iter(self._ended_tokens))]
-
-    def _full(self) -> Problem:
-        idle_s = (session.idle.idle_s for session in self.all())
-        delay_s = retry_after_s(idle_s, self._resources.config.idle_timeout_s)
-        detail = f"All {self.capacity} sessions are in use." if self.capacity > 1 else "The only session is in use."
-        return Problem("full", detail, headers={"Retry-After": str(delay_s)})
-
-
-def is_full(occupied: int, capacity: int) -> bool:
-    """Whether no more sessions can be admitted.
-
-    ``occupied`` counts each session from its request to its detachment, so that two requests at the same time never
-    get the same slot.
-    """
-    return occupied >= capacity
-
-
-def retry_after_s(idle_for_s: Iterable[float], idle_timeout_s: float) -> int:
-    """Whole seconds until a retry is worthwhile: when the longest idle session times out, or sooner.
-
-    Args:
-        idle_for_s: seconds since each session was last watched or controlled.
-        idle_timeout_s: seconds after which an idle session is ended.
-    """
-    remaining_s = idle_timeout_s - max(idle_for_s, default=0.0)
-    return min(max(math.ceil(remaining_s), _MIN_RETRY_S), _MAX_RETRY_S)
+            self._ended[session.id] = EndedSession(session.token, session.end_reason)
+        if len(self._ended) > _MAX_ENDED:
+            del self._ended[next(iter(self._ended))]
+        self.on_ended(session)
 
 
 def refusal(reason: str) -> Problem:

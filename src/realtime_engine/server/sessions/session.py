@@ -24,7 +24,7 @@ from ...core.messages import (
     SessionEvent,
     SetActive,
 )
-from ...infra.controls import ControlState, event_message
+from ...infra.controls import PROTOCOL_VERSION, ControlState, event_message
 from ...infra.conversion import Converter
 from ...infra.video_input import VideoBuffer
 from ..counters import Counts
@@ -42,6 +42,8 @@ from .stage_statistics import SessionStages
 
 logger = logging.getLogger(__name__)
 
+_NO_TURN_END = {"v": PROTOCOL_VERSION, "type": "turn", "ends_in_s": None}
+
 
 class DemoSession:
     """A session, from :meth:`attach` until the engine has detached it. Belongs to one event loop.
@@ -55,6 +57,8 @@ class DemoSession:
         id: its public identifier.
         token: the secret that its owner presents.
         epoch: grows with each reset; 0 before the engine has admitted the session.
+        started_ns: when the engine has admitted the session, in monotonic nanoseconds; ``None`` before.
+        end_reason: why the server has ended the session; empty if it has not.
         ended: set once the session publishes nothing more.
         connections: its control connections.
         idle: pauses and ends it when it is idle.
@@ -72,8 +76,10 @@ class DemoSession:
         self.id = secrets.token_urlsafe(9)
         self.token = secrets.token_urlsafe(24)
         self.epoch = 0
+        self.started_ns: int | None = None
+        self.end_reason = ""
         self.ended = asyncio.Event()
-        self.connections = ControlConnections(self._on_no_connection)
+        self.connections = ControlConnections(self._on_no_connection, self._turn_message)
         self.run_state = RunState(self._send_active, config.stall_timeout_s)
         self.idle = IdleTimer(
             grace_s=config.viewer_grace_s,
@@ -90,6 +96,7 @@ class DemoSession:
         self._requests = EngineRequests(resources.inbox.put_nowait, config.stall_timeout_s)
         self._on_ended = on_ended
         self._reset_lock = asyncio.Lock()
+        self._turn_end_ns: int | None = None
         self._ending = False
         self._task: asyncio.Task[None] | None = None
 
@@ -137,6 +144,7 @@ class DemoSession:
         except Problem:
             self.end()
             raise
+        self.started_ns = MONOTONIC.now_ns()
         self.idle.start()
 
     async def reset(self, values: Mapping[str, Any]) -> None:
@@ -169,10 +177,21 @@ class DemoSession:
         self._check_alive()
         self._broadcast(ActiveChanged(self.id, not paused, epoch=self.epoch))
 
-    def end(self) -> None:
-        """Ask the engine to detach the session, which counts as ended from now on. Idempotent."""
+    def announce_turn_end(self, end_ns: int | None) -> None:
+        """Inform the clients of the session when its turn ends; ``None`` if it has no end."""
+        if end_ns != self._turn_end_ns:
+            self._turn_end_ns = end_ns
+            self.connections.broadcast(self._turn_message() or _NO_TURN_END)
+
+    def end(self, reason: str = "") -> None:
+        """Ask the engine to detach the session, which counts as ended from now on. Idempotent.
+
+        Args:
+            reason: why the server ends it, for its clients.
+        """
         if not self._ending:
             self._ending = True
+            self.end_reason = reason
             self.idle.close()
             self.controls.close()
             self._requests.send(Detach(self.id))
@@ -297,7 +316,7 @@ class DemoSession:
 
     def _on_idle_timeout(self) -> None:
         logger.info("session %s is idle and ends", self.id)
-        self.end()
+        self.end("it was idle")
 
     def _send_active(self, active: bool) -> None:
         if not self.is_ending:
@@ -312,6 +331,12 @@ class DemoSession:
     def _check_alive(self) -> None:
         if self.is_ending:
             raise SessionOver
+
+    def _turn_message(self) -> dict[str, Any] | None:
+        if self._turn_end_ns is None:
+            return None
+        remaining_s = max(0.0, (self._turn_end_ns - MONOTONIC.now_ns()) / NS_PER_S)
+        return {**_NO_TURN_END, "ends_in_s": round(remaining_s, 1)}
 
     def _broadcast(self, event: SessionEvent) -> None:
         self.connections.broadcast(event_message(event))
