@@ -109,6 +109,15 @@ def test_a_page_waits_in_line_until_another_one_is_closed(small_server: MazeServ
     expect(third.page.locator("#overlay")).to_contain_text("You have left the line.")
 
 
+def test_a_reloaded_page_returns_to_its_session_and_row(small_server: MazeServer, visit: Opener) -> None:
+    walker = visit(small_server).until_live()
+    for _ in range(10):
+        walker.page.reload()
+        walker.until_live()
+    assert small_server.log.count(" started; ") == 1
+    walk(walker)
+
+
 def test_a_turn_ends_for_a_page_that_waits(turn_server: MazeServer, visit: Opener) -> None:
     first = visit(turn_server, expected=(REFUSED, "WebSocket")).until_live()
     second = visit(turn_server)

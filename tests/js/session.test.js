@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";
 import { Emitter } from "../../web/js/emitter.js";
 import { Session } from "../../web/js/session.js";
+import { storedGrant, storedTicket } from "../../web/js/storage.js";
 import { Deferred } from "../../web/js/timing.js";
 import { FakeTime, fakeFetch, jsonResponse, replace, settled } from "./support.js";
 
@@ -106,7 +107,12 @@ class FakeStorage {
 const CREATED = {
   session_id: "s1",
   token: "secret",
-  links: { self: "/api/sessions/s1", reset: "/api/sessions/s1/reset", controls: "/controls" },
+  links: {
+    self: "/api/sessions/s1",
+    leave: "/api/sessions/s1/leave",
+    reset: "/api/sessions/s1/reset",
+    controls: "/controls",
+  },
 };
 
 const TICKET = {
@@ -304,14 +310,14 @@ test("the user waits in line, and the place is claimed when it is reserved", asy
   streams[0].send({ state: "waiting", position: 1, estimated_wait_s: 30 });
   await settled();
   assert.deepEqual(line, ["waiting 2", "waiting 1"]);
-  assert.equal(sessionStorage.getItem("realtime-engine:ticket"), "t1");
+  assert.equal(storedTicket.value, "t1");
   server.isFree = true;
   streams[0].send({ state: "reserved", position: 1, estimated_wait_s: 0, claim_within_s: 10 });
   await settled();
   assert.deepEqual(requests, ["POST /api/sessions", "POST /api/sessions"]);
   assert.equal(viewers.length, 1);
   assert(streams[0].isClosed);
-  assert.equal(sessionStorage.getItem("realtime-engine:ticket"), null);
+  assert.equal(storedTicket.value, null);
 });
 
 test("without an event stream, the ticket is asked for", async () => {
@@ -434,13 +440,43 @@ test("a failure that is not fatal does not end the session", async () => {
   assert.equal(session.grant?.id, "s1");
 });
 
-test("closing stops the viewer and ends the session on the server", async () => {
+test("a page that is left stops the viewer and keeps the session for a while", async () => {
   const { session, requests, viewer, goLive } = setUp();
   await goLive();
-  session.close();
+  session.leave();
   await settled();
   assert.equal(await viewer().ended, "");
-  assert.equal(requests.at(-1), "DELETE /api/sessions/s1");
+  assert.equal(requests.at(-1), "POST /api/sessions/s1/leave");
+  assert.equal(storedGrant.value?.session_id, "s1");
+});
+
+test("a reloaded page returns to its session", async () => {
+  const { session, channel, requests, viewer, goLive } = setUp({
+    respond: (request) =>
+      request.startsWith("GET")
+        ? jsonResponse(200, { epoch: 3, state: "finished", active: false, fields: { seed: 7 }, publisher: null })
+        : null,
+  });
+  /** @type {Record<string, unknown>[]} */
+  const restored = [];
+  storedGrant.value = /** @type {any} */ (CREATED);
+  session.on("restored", ({ fields }) => restored.push(fields));
+  await goLive();
+  assert.deepEqual(requests, ["GET /api/sessions/s1"]);
+  assert.deepEqual(restored, [{ seed: 7 }]);
+  assert.deepEqual([session.active, session.isFinished, channel.isOpen], [false, true, true]);
+  assert.equal(viewer().expectFrame, false);
+});
+
+test("a session that ended while the page was closed is replaced", async () => {
+  const { requests, goLive } = setUp({
+    respond: (request) =>
+      request === "GET /s0" ? jsonResponse(410, { type: "urn:realtime-engine:problem:session-over" }) : null,
+  });
+  storedGrant.value = /** @type {any} */ ({ ...CREATED, session_id: "s0", links: { ...CREATED.links, self: "/s0" } });
+  await goLive();
+  assert.deepEqual(requests, ["GET /s0", "POST /api/sessions"]);
+  assert.equal(storedGrant.value?.session_id, "s1");
 });
 
 test("no frame is expected from a paused or finished session", async () => {

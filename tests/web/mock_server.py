@@ -147,6 +147,7 @@ class MockServer:
             Route(f"{one}/reset", self._reset, methods=["POST"]),
             Route(f"{one}/recording", self._recording, methods=["GET", "POST", "DELETE"]),
             Route(f"{one}/recording/{{name}}", self._recording_file),
+            Route(f"{one}/leave", self._leave, methods=["POST"]),
             Route(f"{one}/whep", self._whep, methods=["POST"]),
             Route(f"{one}/whep/1", self._whep_resource, methods=["PATCH", "DELETE"]),
             Route(f"{one}/stream.mjpeg", self._mjpeg),
@@ -193,7 +194,13 @@ class MockServer:
         session = f"s{self._created}"
         self.alive.add(session)
         at = f"/api/sessions/{session}"
-        links = {"self": at, "reset": f"{at}/reset", "whep": f"{at}/whep", "frame": f"{at}/frame.jpg"}
+        links = {
+            "self": at,
+            "leave": f"{at}/leave",
+            "reset": f"{at}/reset",
+            "whep": f"{at}/whep",
+            "frame": f"{at}/frame.jpg",
+        }
         links |= {"mjpeg": f"{at}/stream.mjpeg", "video": f"{at}/video", "controls": f"{at}/controls"}
         if self.behavior.recording is not None:
             links["recording"] = f"{at}/recording"
@@ -210,7 +217,12 @@ class MockServer:
         if request.method == "DELETE":
             self.alive.discard(request.path_params["id"])
             return Response(status_code=204)
-        return JSONResponse({"session_id": request.path_params["id"], **(body or {})})
+        described = {"epoch": 1, "state": "running", "active": True, "fields": {}, "publisher": None}
+        return JSONResponse({"session_id": request.path_params["id"], **described, **(body or {})})
+
+    async def _leave(self, request: Request) -> Response:
+        self._record(request)
+        return Response(status_code=204)
 
     async def _recording(self, request: Request) -> Response:
         """Each recording has two files, as after a change of the video size."""

@@ -383,10 +383,18 @@ def test_a_rejected_message_is_reported(visit: Opener, server: MockServer) -> No
     expect(page.locator(".toast")).to_have_count(0)
 
 
-def test_leaving_the_page_ends_the_session(visit: Opener, server: MockServer) -> None:
+def test_leaving_the_page_is_reported(visit: Opener, server: MockServer) -> None:
     page = live(visit())
     page.goto("about:blank")
-    server.wait_for(lambda: server.count("DELETE", "/api/sessions/s1") == 1, "the session to be ended")
+    server.wait_for(lambda: server.count("POST", "/api/sessions/s1/leave") == 1, "the report")
+
+
+def test_a_reloaded_page_returns_to_its_session(visit: Opener, server: MockServer) -> None:
+    page = live(visit(MJPEG))
+    for _ in range(3):
+        page.reload()
+        live(page)
+    assert server.count("POST", "/api/sessions") == 1
 
 
 # -- layout

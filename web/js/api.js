@@ -32,7 +32,7 @@
  * @property {RTCIceTransportPolicy} [ice_transport_policy]
  * @property {string | null} page path of the demo's custom page
  *
- * @typedef {"self" | "reset" | "whep" | "mjpeg" | "video" | "controls" | "trace"} LinkName
+ * @typedef {"self" | "leave" | "reset" | "whep" | "mjpeg" | "video" | "controls" | "trace"} LinkName
  * @typedef {Record<LinkName, string> & { whip?: string, recording?: string }} SessionLinks
  *
  * @typedef {{ name: string, bytes: number, href: string }} RecordingFile
@@ -214,15 +214,27 @@ export class Ticket {
   }
 }
 
+/**
+ * @typedef {object} SessionDescription
+ * @property {number} epoch
+ * @property {string} state such as "finished"
+ * @property {boolean} active
+ * @property {Record<string, unknown>} fields values of the fields, without images and long texts
+ * @property {string | null} publisher the connection that sends it video
+ */
+
+/** @typedef {{ session_id: string, token: string, links: SessionLinks }} GrantBody answer to `POST /api/sessions` */
+
 /** A session on the server, with the token that gives access to it. */
 export class SessionGrant {
   #links;
 
-  /** @param {{ session_id: string, token: string, links: SessionLinks }} grant answer to `POST /api/sessions` */
-  constructor({ session_id: id, token, links }) {
-    this.id = id;
-    this.token = token;
-    this.#links = links;
+  /** @param {GrantBody} body */
+  constructor(body) {
+    this.body = body;
+    this.id = body.session_id;
+    this.token = body.token;
+    this.#links = body.links;
   }
 
   /** URL that takes a WHEP offer. */
@@ -251,9 +263,9 @@ export class SessionGrant {
   }
 
   /**
-   * Returns the state of the session; `publisher` is the connection that sends it video.
+   * Returns the state of the session.
    *
-   * @returns {Promise<{ publisher: string | null }>}
+   * @returns {Promise<SessionDescription>}
    * @throws {Problem} with `isGone` if the session has ended
    */
   async describe() {
@@ -308,6 +320,11 @@ export class SessionGrant {
    */
   fileUrl(href) {
     return this.#urlWithToken(href).href;
+  }
+
+  /** Reports that the page is being closed or reloaded: the session ends unless it comes back within seconds. */
+  async leave() {
+    await request("POST", resolve(this.#links.leave), { token: this.token, keepalive: true });
   }
 
   /** Ends the session; also works while the page is being closed. */

@@ -46,9 +46,11 @@ const STATUS_LABELS = {
 export class DemoPage {
   #demo;
   #overlay;
-  #input = new Input();
+  /** Numbers of messages and edges grow beyond those that the page sent before a reload. */
+  #firstSeq = Date.now();
+  #input = new Input(this.#firstSeq);
   #channel = new ControlChannel();
-  #sender = new ControlSender(this.#input, this.#channel);
+  #sender = new ControlSender(this.#input, this.#channel, this.#firstSeq);
   #latency = new KeyToPixel();
   #clock = new ServerClock();
   #frames = new FrameMatcher((identity, presentation) => this.#onIdentified(identity, presentation));
@@ -145,6 +147,11 @@ export class DemoPage {
       this.#clock.clear();
       this.#onContextSent();
     });
+    session.on("restored", ({ fields }) => {
+      this.#clock.clear();
+      for (const [name, value] of Object.entries(fields)) this.#form.set(name, value);
+      this.#onContextSent();
+    });
     session.on("line", (status) => this.#showLine(status));
     session.on("turnOver", () => this.#showTurnOver());
     session.on("turn", (seconds) => this.#turn.set(seconds));
@@ -176,8 +183,8 @@ export class DemoPage {
     document.addEventListener("visibilitychange", () => {
       if (document.hidden) blur();
     });
-    addEventListener("pagehide", () => this.#session.close());
-    // A page that comes back from the back/forward cache has no session any more.
+    addEventListener("pagehide", () => this.#session.leave());
+    // A page that comes back from the back/forward cache has lost its connections; a new one returns to the session.
     addEventListener("pageshow", (event) => {
       if (event.persisted) location.reload();
     });

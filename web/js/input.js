@@ -14,7 +14,7 @@ const MAX_VALUE_BYTES = 48_000;
 export class Input {
   /** @type {Edge[]} */
   #edges = [];
-  #edgeSeq = 0;
+  #edgeSeq;
   /** @type {Record<string, unknown>} */
   #unsentFields = {};
   /** @type {{ dx: number, dy: number, time: number } | null} */
@@ -32,6 +32,11 @@ export class Input {
   changedFields = {};
   /** @type {(urgent: boolean) => void} Called after each change; one that is not urgent may wait for the next frame. */
   onChange = () => {};
+
+  /** @param {number} firstEdgeSeq number of the first edge */
+  constructor(firstEdgeSeq = 0) {
+    this.#edgeSeq = firstEdgeSeq;
+  }
 
   /**
    * Presses a key.

@@ -9,7 +9,7 @@ const PING_MS = 1000;
 export class ControlSender {
   #input;
   #channel;
-  #seq = 0;
+  #seq;
   /** @type {number | null} */
   #frame = null;
   #lastSent = 0;
@@ -22,8 +22,10 @@ export class ControlSender {
   /**
    * @param {import("./input.js").Input} input
    * @param {Pick<import("./channel.js").ControlChannel, "on" | "send">} channel
+   * @param {number} firstSeq number of the first message
    */
-  constructor(input, channel) {
+  constructor(input, channel, firstSeq = 0) {
+    this.#seq = firstSeq;
     this.#input = input;
     this.#channel = channel;
   }

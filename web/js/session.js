@@ -1,8 +1,9 @@
 import { createSession, messageOf, Problem, SessionGrant, Unreachable } from "./api.js";
 import { Emitter } from "./emitter.js";
+import { storedGrant, storedTicket } from "./storage.js";
 import { Backoff, sleep, visible } from "./timing.js";
 import { TRANSPORT_LABELS, TRANSPORTS, unsupportedReason } from "./transports.js";
-import { storedTicket, waitInLine } from "./waiting_line.js";
+import { waitInLine } from "./waiting_line.js";
 
 /** @import { Demo, Ticket, TicketStatus } from "./api.js" */
 /** @import { Viewer } from "./display.js" */
@@ -19,6 +20,7 @@ import { storedTicket, waitInLine } from "./waiting_line.js";
  * @property {number | null} turn seconds until the user's turn ends, null if it has no end
  * @property {string | null} fallback why another transport than the preferred one is used, null if it is not
  * @property {SessionGrant} created
+ * @property {import("./api.js").SessionDescription} restored the page has returned to its session
  * @property {Problem} invalid names the fields to correct (422); the session has ended
  * @property {SessionEvent} event of the server
  */
@@ -110,17 +112,17 @@ export class Session extends Emitter {
     });
   }
 
-  /** Ends the session. A ticket stays valid for a while, so that the page may be reloaded. */
-  close() {
+  /** The page is being closed or reloaded. The session and a ticket stay valid for a while, so that it may return. */
+  leave() {
     this.#run?.abort();
-    this.#release();
+    this.#grant?.leave().catch(() => {}); // the session ends a little later
   }
 
   /** Leaves the waiting line. */
   leaveLine() {
     const ticket = this.#ticket;
     if (!ticket) return;
-    storedTicket.id = null;
+    storedTicket.value = null;
     this.#run?.abort();
     ticket.leave().catch(() => {}); // the ticket of an absent client expires
     this.#setState("ended", "You have left the line.");
@@ -236,16 +238,50 @@ export class Session extends Emitter {
       await this.#grant.describe();
       return this.#grant;
     }
+    const restored = await this.#restoreGrant();
+    if (restored) return restored;
     await visible();
     const grant = await this.#createGrant(signal);
-    this.#grant = grant;
-    this.active = true;
-    this.#epoch = 0;
-    this.#finishedEpoch = -1;
+    this.#adopt(grant, { active: true, epoch: 0, isFinished: false });
     this.#hasBeenLive = false;
-    this.#channel.open(grant.controls);
+    storedGrant.value = grant.body;
     this.emit("created", grant);
     return grant;
+  }
+
+  /**
+   * Returns to the session that this tab had before a reload, if it still exists.
+   *
+   * @returns {Promise<SessionGrant | null>}
+   */
+  async #restoreGrant() {
+    const body = storedGrant.value;
+    if (!body) return null;
+    const grant = new SessionGrant(body);
+    try {
+      const described = await grant.describe();
+      const { active, epoch, state } = described;
+      this.#adopt(grant, { active, epoch, isFinished: state === "finished" });
+      this.#hasBeenLive = true;
+      this.emit("restored", described);
+      return grant;
+    } catch (error) {
+      if (!(error instanceof Problem) || !error.isGone) throw error;
+      storedGrant.value = null;
+      return null;
+    }
+  }
+
+  /**
+   * @param {SessionGrant} grant
+   * @param {{ active: boolean, epoch: number, isFinished: boolean }} state
+   */
+  #adopt(grant, { active, epoch, isFinished }) {
+    this.#grant = grant;
+    this.active = active;
+    this.#epoch = epoch;
+    this.#finishedEpoch = isFinished ? epoch : -1;
+    this.#channel.open(grant.controls);
   }
 
   /**
@@ -258,9 +294,9 @@ export class Session extends Emitter {
     for (;;) {
       this.#setState("connecting", "Starting a session");
       try {
-        const answer = await createSession(this.#context(), storedTicket.id, signal);
+        const answer = await createSession(this.#context(), storedTicket.value, signal);
         if (answer instanceof SessionGrant) {
-          storedTicket.id = null;
+          storedTicket.value = null;
           return answer;
         }
         await this.#waitInLine(answer, signal);
@@ -277,10 +313,10 @@ export class Session extends Emitter {
    */
   async #waitInLine(ticket, signal) {
     this.#ticket = ticket;
-    storedTicket.id = ticket.id;
+    storedTicket.value = ticket.id;
     try {
       const isReserved = await waitInLine(ticket, (status) => this.emit("line", status), signal);
-      if (!isReserved) storedTicket.id = null;
+      if (!isReserved) storedTicket.value = null;
       else if (document.hidden) this.emit("line", ticket.status);
       await visible();
     } finally {
@@ -356,6 +392,7 @@ export class Session extends Emitter {
   #drop() {
     const grant = this.#grant;
     this.#grant = null;
+    storedGrant.value = null;
     this.#channel.close();
     return grant;
   }

@@ -4,21 +4,6 @@ import { Deferred, sleep } from "./timing.js";
 /** @import { Ticket, TicketStatus } from "./api.js" */
 
 const POLL_INTERVAL_MS = 2000;
-const STORAGE_KEY = "realtime-engine:ticket";
-
-/** The ticket of this tab, which keeps its place in the line when the page is reloaded. */
-export const storedTicket = {
-  /** @returns {string | null} */
-  get id() {
-    return sessionStorage.getItem(STORAGE_KEY);
-  },
-
-  /** @param {string | null} id */
-  set id(id) {
-    if (id === null) sessionStorage.removeItem(STORAGE_KEY);
-    else sessionStorage.setItem(STORAGE_KEY, id);
-  },
-};
 
 /**
  * Waits until a place is reserved for a ticket.

@@ -35,6 +35,8 @@ class ServerConfig:
         token_file: file that contains the token, such as a container secret; surrounding whitespace is ignored.
         open: allow an address other than loopback without a token.
         idle_timeout_s: seconds without viewers and controls after which a session ends.
+        reconnect_grace_s: seconds that a session without any connection is kept, so that its page can return to it;
+            the idle timeout by default.
         turn_minutes: minutes that a session lasts while others wait; not limited by default.
         queue_limit: maximum number of clients that wait for a session; 0 disables the waiting line.
         max_per_client: maximum number of sessions of one browser or address; not limited by default.
@@ -70,6 +72,7 @@ class ServerConfig:
     token_file: str | None = None
     open: bool = False
     idle_timeout_s: float = 30.0
+    reconnect_grace_s: float | None = None
     turn_minutes: float | None = None
     queue_limit: int = 1000
     max_per_client: int | None = None
@@ -101,8 +104,9 @@ class ServerConfig:
             _check_number(name, getattr(self, name), above_zero=True)
         for name in ("viewer_grace_s", "media_age_budget_ms"):
             _check_number(name, getattr(self, name), above_zero=False)
-        if self.turn_minutes is not None:
-            _check_number("turn_minutes", self.turn_minutes, above_zero=True)
+        for name in ("reconnect_grace_s", "turn_minutes"):
+            if getattr(self, name) is not None:
+                _check_number(name, getattr(self, name), above_zero=True)
         _check_integer("queue_limit", self.queue_limit, 0)
         if self.max_per_client is not None:
             _check_integer("max_per_client", self.max_per_client, 1)

@@ -14,7 +14,7 @@ def seconds(value: float) -> int:
 
 
 def tracker() -> IdleTracker:
-    return IdleTracker(seconds(100), grace_s=2, timeout_s=30)
+    return IdleTracker(seconds(100), grace_s=2, timeout_s=30, reconnect_s=30)
 
 
 def test_a_new_session_gets_the_grace_period_and_then_the_timeout() -> None:
@@ -52,6 +52,25 @@ def test_controls_keep_a_session_without_asking_for_frames() -> None:
     assert not controlled.is_timed_out(seconds(149)) and controlled.is_timed_out(seconds(150))
 
 
+def test_a_session_without_a_connection_is_kept_for_the_reconnect_time() -> None:
+    lost = IdleTracker(seconds(100), grace_s=2, timeout_s=30, reconnect_s=5)
+    lost.connected = True
+    assert not lost.is_timed_out(seconds(129))
+    lost.connected = False
+    assert not lost.is_timed_out(seconds(104.9)) and lost.is_timed_out(seconds(105))
+    assert lost.next_change_ns(seconds(102)) == seconds(105)
+
+
+def test_a_page_that_was_closed_gets_five_seconds_to_come_back() -> None:
+    closed = tracker()
+    closed.on_watched(True, seconds(101))  # the end of its connection may be noticed late
+    closed.on_left(seconds(110))
+    assert closed.next_change_ns(seconds(110)) == seconds(115)
+    assert not closed.is_timed_out(seconds(114.9)) and closed.is_timed_out(seconds(115))
+    closed.on_activity(seconds(114))
+    assert not closed.is_timed_out(seconds(500)) and closed.next_change_ns(seconds(500)) is None
+
+
 def test_the_next_change_is_known_in_advance() -> None:
     plain = tracker()
     assert plain.next_change_ns(seconds(100)) == seconds(102)
@@ -61,9 +80,9 @@ def test_the_next_change_is_known_in_advance() -> None:
 
 
 def test_no_grace_period_and_a_timeout_shorter_than_the_grace_period() -> None:
-    no_grace = IdleTracker(0, grace_s=0, timeout_s=1)
+    no_grace = IdleTracker(0, grace_s=0, timeout_s=1, reconnect_s=1)
     assert not no_grace.wants_frames(0) and no_grace.next_change_ns(0) == seconds(1)
-    long_grace = IdleTracker(0, grace_s=5, timeout_s=1)
+    long_grace = IdleTracker(0, grace_s=5, timeout_s=1, reconnect_s=1)
     assert long_grace.next_change_ns(0) == seconds(1)
 
 
@@ -78,6 +97,7 @@ class Calls:
         self.timer = IdleTimer(
             grace_s=grace_s,
             timeout_s=timeout_s,
+            reconnect_s=timeout_s,
             on_wanted=self._on_wanted,
             on_timeout=self.timed_out.set,
             clock=self.clock,

@@ -78,7 +78,8 @@ async def list_sessions(request: Request) -> dict[str, Any]:
 async def show(session: Owned) -> dict[str, Any]:
     """The state of the session; 410 once it has ended."""
     publisher = None if session.publishers is None else session.publishers.current
-    return {**_describe(session), "publisher": publisher, "links": links_of(session)}
+    fields = session.controls.plain_fields()
+    return {**_describe(session), "fields": fields, "publisher": publisher, "links": links_of(session)}
 
 
 @router.patch("/sessions/{session_id}", openapi_extra=json_body(ActiveBody))
@@ -109,6 +110,14 @@ async def end(request: Request, session_id: str) -> Response:
     return Response(status_code=204)
 
 
+@router.post("/sessions/{session_id}/leave", status_code=204)
+async def leave(session: OwnedIfAlive) -> Response:
+    """The client's page is closed or reloaded: the session ends within seconds unless the client returns. Idempotent."""
+    if session is not None:
+        session.idle.on_left()
+    return Response(status_code=204)
+
+
 @router.post("/sessions/{session_id}/reset", openapi_extra=json_body(ContextBody))
 async def reset(request: Request, session: Owned) -> dict[str, Any]:
     """Start a new epoch with the fields of ``context`` changed; no older frame follows the response.
@@ -133,6 +142,7 @@ def links_of(session: DemoSession) -> dict[str, str]:
     recording = {} if session.media.recordings is None else {"recording": f"{base}/recording"}
     return {
         "self": base,
+        "leave": f"{base}/leave",
         "reset": f"{base}/reset",
         "actions": f"{base}/actions",
         "whep": f"{base}/whep",

@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 _log = LogLimiter(logger, MONOTONIC)
 
+_MAX_PLAIN_TEXT = 4096  # characters
+
 
 @dataclass(frozen=True, kw_only=True)
 class ControlHooks:
@@ -147,6 +149,15 @@ class SessionControls:
         for reply in self.state.update_fields(values) if accepted else ():  # a later message may contradict them
             self._hooks.broadcast(reply)
         self.send_action()
+
+    def plain_fields(self) -> dict[str, bool | int | float | str]:
+        """The fields that a page shows again when it returns: no images and no long texts."""
+        values = self.state.window().field_values
+        return {
+            name: value
+            for name, value in values.items()
+            if isinstance(value, (bool, int, float)) or (isinstance(value, str) and len(value) <= _MAX_PLAIN_TEXT)
+        }
 
     def release_all(self) -> None:
         """Release all keys, buttons and sticks."""

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 from ...core.clock import MONOTONIC, NS_PER_S, Clock
 
+_RELOAD_NS = 5 * NS_PER_S  # time that a page gets to come back after it was closed
+
 
 class IdleTracker:
     """When a session was last watched or controlled. Pure logic, no timers.
@@ -15,15 +17,20 @@ class IdleTracker:
         now_ns: the start of the session, in monotonic nanoseconds.
         grace_s: how long frames are still wanted after the last viewer has left, in seconds.
         timeout_s: how long a session without viewers and controls is kept, in seconds.
+        reconnect_s: the same for a session without any connection.
 
     Attributes:
         last_activity_ns: when a client last sent a control message, in monotonic nanoseconds.
+        connected: whether the session has a control connection.
     """
 
-    def __init__(self, now_ns: int, *, grace_s: float, timeout_s: float) -> None:
+    def __init__(self, now_ns: int, *, grace_s: float, timeout_s: float, reconnect_s: float) -> None:
         self.last_activity_ns = now_ns
+        self.connected = False
         self._grace_ns = round(grace_s * NS_PER_S)
-        self._timeout_ns = round(timeout_s * NS_PER_S)
+        self._idle_timeout_ns = round(timeout_s * NS_PER_S)
+        self._reconnect_ns = round(reconnect_s * NS_PER_S)
+        self._left_ns: int | None = None
         self._watched = False
         self._last_view_ns = now_ns
 
@@ -39,6 +46,11 @@ class IdleTracker:
     def on_activity(self, now_ns: int) -> None:
         """A client sent a control message."""
         self.last_activity_ns = now_ns
+        self._left_ns = None
+
+    def on_left(self, now_ns: int) -> None:
+        """The client's page has been closed, or is being reloaded."""
+        self._left_ns = now_ns
 
     def wants_frames(self, now_ns: int) -> bool:
         """Whether the session has viewers, or had one within the grace period."""
@@ -49,16 +61,25 @@ class IdleTracker:
         return 0 if self._watched else now_ns - max(self._last_view_ns, self.last_activity_ns)
 
     def is_timed_out(self, now_ns: int) -> bool:
-        """Whether the session has been idle for the timeout."""
+        """Whether the session has been idle for the timeout, or its page has been closed and not come back."""
+        if self._left_ns is not None and now_ns - self._left_ns >= _RELOAD_NS:
+            return True
         return self.idle_ns(now_ns) >= self._timeout_ns
 
     def next_change_ns(self, now_ns: int) -> int | None:
-        """When an answer may change without an event; ``None`` while the session is watched."""
+        """When an answer may change without an event; ``None`` if none does."""
+        reload_end_ns = None if self._left_ns is None else self._left_ns + _RELOAD_NS
         if self._watched:
-            return None
+            return reload_end_ns
         grace_end_ns = self._last_view_ns + self._grace_ns
         timeout_end_ns = max(self._last_view_ns, self.last_activity_ns) + self._timeout_ns
+        if reload_end_ns is not None:
+            timeout_end_ns = min(timeout_end_ns, reload_end_ns)
         return grace_end_ns if now_ns < grace_end_ns < timeout_end_ns else timeout_end_ns
+
+    @property
+    def _timeout_ns(self) -> int:
+        return self._idle_timeout_ns if self.connected else self._reconnect_ns
 
 
 class IdleTimer:
@@ -67,6 +88,7 @@ class IdleTimer:
     Args:
         grace_s: as of the tracker.
         timeout_s: as of the tracker.
+        reconnect_s: as of the tracker.
         on_wanted: called with whether frames are wanted, whenever that may have changed.
         on_timeout: called once the session has been idle for the timeout.
         clock: the current time.
@@ -77,12 +99,13 @@ class IdleTimer:
         *,
         grace_s: float,
         timeout_s: float,
+        reconnect_s: float,
         on_wanted: Callable[[bool], None],
         on_timeout: Callable[[], None],
         clock: Clock = MONOTONIC,
     ) -> None:
         self._clock = clock
-        self._tracker = IdleTracker(clock.now_ns(), grace_s=grace_s, timeout_s=timeout_s)
+        self._tracker = IdleTracker(clock.now_ns(), grace_s=grace_s, timeout_s=timeout_s, reconnect_s=reconnect_s)
         self._on_wanted = on_wanted
         self._on_timeout = on_timeout
         self._running = False
@@ -116,6 +139,16 @@ class IdleTimer:
     def on_activity(self) -> None:
         """A client sent a control message, or a frame of its video."""
         self._tracker.on_activity(self._clock.now_ns())
+
+    def on_connected(self, connected: bool) -> None:
+        """The first control connection has been added, or the last one removed."""
+        self._tracker.connected = connected
+        self._review()
+
+    def on_left(self) -> None:
+        """The client's page has been closed, or is being reloaded: end the session unless it comes back."""
+        self._tracker.on_left(self._clock.now_ns())
+        self._review()
 
     def close(self) -> None:
         """Call nothing any more."""

@@ -37,12 +37,12 @@ class ControlConnections:
     """The control connections of one session, over all transports.
 
     Args:
-        on_empty: called when the last connection is removed.
+        on_connected: called with true when the first connection is added, with false when the last is removed.
         greeting: returns the message that a new connection starts with, if any.
     """
 
-    def __init__(self, on_empty: Callable[[], None], greeting: Callable[[], Mapping[str, Any] | None]) -> None:
-        self._on_empty = on_empty
+    def __init__(self, on_connected: Callable[[bool], None], greeting: Callable[[], Mapping[str, Any] | None]) -> None:
+        self._on_connected = on_connected
         self._greeting = greeting
         self._sends: dict[object, Send] = {}
 
@@ -52,6 +52,8 @@ class ControlConnections:
     def add(self, key: object, send: Send) -> None:
         """Add a connection. ``send`` sends a text message; it must neither block nor raise."""
         self._sends[key] = send
+        if len(self._sends) == 1:
+            self._on_connected(True)
         message = self._greeting()
         if message is not None:
             send(json.dumps(message))
@@ -59,7 +61,7 @@ class ControlConnections:
     def remove(self, key: object) -> None:
         """Remove a connection. Idempotent."""
         if self._sends.pop(key, None) is not None and not self._sends:
-            self._on_empty()
+            self._on_connected(False)
 
     def broadcast(self, message: Mapping[str, Any]) -> None:
         """Send a message to all connections."""

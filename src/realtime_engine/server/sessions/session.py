@@ -79,11 +79,12 @@ class DemoSession:
         self.started_ns: int | None = None
         self.end_reason = ""
         self.ended = asyncio.Event()
-        self.connections = ControlConnections(self._on_no_connection, self._turn_message)
+        self.connections = ControlConnections(self._on_connected, self._turn_message)
         self.run_state = RunState(self._send_active, config.stall_timeout_s)
         self.idle = IdleTimer(
             grace_s=config.viewer_grace_s,
             timeout_s=config.idle_timeout_s,
+            reconnect_s=config.idle_timeout_s if config.reconnect_grace_s is None else config.reconnect_grace_s,
             on_wanted=self._on_frames_wanted,
             on_timeout=self._on_idle_timeout,
             clock=MONOTONIC,
@@ -307,8 +308,11 @@ class DemoSession:
 
     # -- events of the session's parts
 
-    def _on_no_connection(self) -> None:
-        if not self.is_ending:
+    def _on_connected(self, connected: bool) -> None:
+        if self.is_ending:
+            return
+        self.idle.on_connected(connected)
+        if not connected:
             self.controls.release_all()
 
     def _on_frames_wanted(self, wanted: bool) -> None:
