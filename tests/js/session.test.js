@@ -11,6 +11,7 @@ import { FakeTime, fakeFetch, jsonResponse, replace, settled } from "./support.j
 /** @extends {Emitter<{ message: object }>} */
 class FakeChannel extends Emitter {
   isOpen = false;
+  opened = Promise.resolve(null);
 
   open() {
     this.isOpen = true;
@@ -403,6 +404,25 @@ for (const [status, type] of /** @type {const} */ ([
     );
   });
 }
+
+test("a session is live once its controls are connected, or after three seconds without them", async () => {
+  const { channel, states, goLive, advance } = setUp();
+  /** @type {Deferred<null>} */
+  const connected = new Deferred();
+  channel.opened = connected.promise;
+  await goLive();
+  assert.equal(states.at(-1), "connecting: Connecting");
+  connected.resolve(null);
+  await settled();
+  assert.equal(states.at(-1), "live: Live");
+
+  const other = setUp();
+  other.channel.opened = new Deferred().promise;
+  await other.goLive();
+  await other.advance(3000);
+  assert.equal(other.states.at(-1), "live: Live");
+  await advance(0);
+});
 
 test("a rejected context ends the session with the fields to correct", async () => {
   const errors = [{ pointer: "#/context/seed", detail: "too large" }];

@@ -1,5 +1,5 @@
 import { Emitter } from "./emitter.js";
-import { Backoff } from "./timing.js";
+import { Backoff, Deferred } from "./timing.js";
 
 /** @import { ServerMessage } from "./protocol.js" */
 
@@ -19,6 +19,18 @@ export class ControlChannel extends Emitter {
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
   #backoff = new Backoff();
+  /** @type {Deferred<null>} */
+  #firstOpen = new Deferred();
+
+  constructor() {
+    super();
+    this.on("open", () => this.#firstOpen.resolve(null));
+  }
+
+  /** Resolves once a connection of the current session has been opened. */
+  get opened() {
+    return this.#firstOpen.promise;
+  }
 
   /**
    * Opens the WebSocket of a session, and reopens it whenever it is lost.
@@ -66,6 +78,7 @@ export class ControlChannel extends Emitter {
     this.#data = null;
     this.#socket?.close();
     this.#socket = null;
+    this.#firstOpen = new Deferred();
   }
 
   get #openConnection() {

@@ -5,6 +5,9 @@ import { Backoff, sleep, visible } from "./timing.js";
 import { TRANSPORT_LABELS, TRANSPORTS, unsupportedReason } from "./transports.js";
 import { waitInLine } from "./waiting_line.js";
 
+/** Milliseconds that the video waits for the control connection before the session counts as live. */
+const MAX_CONTROL_DELAY_MS = 3000;
+
 /** @import { Demo, Ticket, TicketStatus } from "./api.js" */
 /** @import { Viewer } from "./display.js" */
 /** @import { ServerMessage, SessionEvent } from "./protocol.js" */
@@ -354,6 +357,8 @@ export class Session extends Emitter {
     try {
       const options = { iceServers, iceTransportPolicy, channel: this.#channel, expectFrame: this.isRunning };
       if (await viewer.start(grant, options)) {
+        // A key that is pressed before there is a control connection would be lost.
+        await Promise.race([this.#channel.opened, sleep(MAX_CONTROL_DELAY_MS, signal)]);
         this.#backoff.reset();
         this.#hasBeenLive = true;
         this.#setState("live", "Live");

@@ -264,12 +264,13 @@ class ComposedEngine:
             row = rows.get(session_id)
             if row is None or row.finished:
                 continue
-            takes_part, differs = row.seeded, False
+            takes_part = row.seeded
             for key in heavy_keys:
                 value = given.get(key, _ABSENT)
                 if (value is not _ABSENT and value is not row.applied.get(key, _ABSENT)) or row.encode is not None:
-                    differs = True
                     takes_part = takes_part and self._plan_heavy_change(row, given, plan, failures)
+                    if takes_part:
+                        plan.differing.append(row)
                     break
             if not takes_part:
                 plan.deferred_events.append((row, given.get("events", ())))
@@ -278,8 +279,6 @@ class ComposedEngine:
             conditioning[session_id] = row.with_deferred_events(given) if row.deferred_events else dict(given)
             ages[row.index] = row.age
             cohort.append(row)
-            if differs:
-                plan.differing.append(row)
         plan.batch.due.update(conditioning)
         return plan
 

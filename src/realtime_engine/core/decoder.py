@@ -122,8 +122,13 @@ def step_results(batch: StageBatch, began: float) -> list[StepResult]:
     """The outputs of a batch in row order, with the time since ``began`` (``perf_counter``) as ``step_ms``."""
     outputs, finished = batch.outputs, batch.finished
     step_ms = (time.perf_counter() - began) * 1000.0
-    return [
-        StepResult(session_id, outputs[session_id], {"step_ms": step_ms}, last=row in finished)
-        for row, session_id in batch.slots.items()
+    results = [
+        StepResult(session_id, outputs[session_id], {"step_ms": step_ms})
+        for session_id in batch.slots.values()
         if session_id in outputs
     ]
+    if finished:
+        last = {batch.slots.get(row) for row in finished}
+        for result in results:
+            result.last = result.session_id in last
+    return results

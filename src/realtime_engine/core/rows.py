@@ -128,15 +128,15 @@ class StepPlan:
 
     def commit(self) -> None:
         """HOT has succeeded: advance the rows of the cohort and store the edges of the others."""
-        finished = self.batch.finished
         for row in self.cohort:
             row.age += 1
-            if row.index in finished:
-                row.finished = True
             if row.deferred_events:
                 row.deferred_events = []
             if row.budget is not None:
                 row.budget.record_chunk()
+        if self.batch.finished:
+            for row in self.cohort:
+                row.finished = row.index in self.batch.finished
         for row, events in self.deferred_events:
             row.deferred_events.extend(events)
             del row.deferred_events[:-_MAX_DEFERRED_EVENTS]

@@ -197,7 +197,7 @@ class Fleeting:
 def test_work_that_is_answered_while_it_is_withdrawn() -> None:
     class Decided:
         def take_effects(self) -> Effects:
-            return Effects([], [work], [], [session], [])
+            return Effects([], [work], [], [session], [], [])
 
     class Releaser:
         def __init__(self) -> None:

@@ -167,7 +167,8 @@ def completed(
     record.admitted(seq, admitted, reason, 0b01)
     record.begun(seq, begun)
     statistics.admitted += 1
-    statistics.add(record.completed(seq, end))
+    if statistics.add(record.completed(seq, end)):
+        statistics.commit(statistics.evaluate())
 
 
 def test_a_stage_sums_up_the_phases_and_idle_intervals_of_all_sessions() -> None:
@@ -203,6 +204,19 @@ def test_a_stage_counts_everything_and_keeps_the_newest_512() -> None:
     assert (run.count, run.sum_ns, run.peak_ns) == (2000, ns(500), ns(1.0))
     assert run.newest == (0,) * 12 + (ns(1.0),) * 500
     assert sum(total.intervals for total in idle.values()) == 1999
+
+
+def test_rows_in_evaluation_are_counted_once_at_every_moment() -> None:
+    statistics, record = StageStatistics(), StageRecord(4)
+    full = 0
+    for seq in range(1500):
+        for note in (record.ready, record.begun):
+            note(seq, ns(seq))
+        full += statistics.add(record.completed(seq, ns(seq + 1)))
+        assert statistics.snapshot(()).run.count == seq + 1
+    assert full == 1, "the next batch is complete only after the first one is committed"
+    statistics.commit(statistics.evaluate())
+    assert statistics.snapshot(()).run.count == 1500
 
 
 def test_a_sequence_whose_row_is_gone_is_only_counted() -> None:

@@ -183,7 +183,7 @@ def test_a_last_output_ends_the_run_before_the_inputs_do(
     model.ends_at, never = 2, threading.Event()
 
     def inputs() -> Iterator[Mapping[str, object]]:
-        for _ in range(3 if more is None else 3 + more):
+        for _ in range(4 if more is None else 3 + more):  # an input is pushed once the next one is read
             yield {"x": 1}
         if more is None:
             never.wait(TIMEOUT_S)

@@ -70,6 +70,10 @@ class Dispatcher:
             wake(effects.woken)
         for session in effects.ended:
             self._releaser.release(session)
+        for statistics in effects.batches:
+            totals = statistics.evaluate()
+            with self:
+                statistics.commit(totals)
 
     def _submit_all(self, works: list[StageWork]) -> None:
         waiting: deque[StageWork] | None = getattr(self._here, "waiting", None)

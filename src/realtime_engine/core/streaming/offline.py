@@ -28,7 +28,8 @@ def run_offline(
     """Yield the outputs for ``inputs``, in order; stages overlap as they do when the pipeline is served.
 
     A thread reads ``inputs`` as the pipeline has room, so that it is ahead of the yielded outputs by no more than what
-    the pipeline holds. The pipeline stays open; the session is closed at the end, also if the caller stops early. A
+    the pipeline holds. It pushes an input once it has read the next one or the end, since a stage must know which input
+    is the last. The pipeline stays open; the session is closed at the end, also if the caller stops early. A
     :class:`~.types.StreamingLastOutput` ends the run before ``inputs`` end. Inside an event loop, use ``push_inputs``
     and ``outputs`` of the pipeline instead.
 

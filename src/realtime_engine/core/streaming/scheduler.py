@@ -75,6 +75,7 @@ class Effects(NamedTuple):
         woken: tasks to wake.
         ended: sessions to release.
         dropped: values to drop, whose finalizers must not run under the lock.
+        batches: statistics with a batch to evaluate and commit.
     """
 
     started: list[StageWork]
@@ -82,6 +83,7 @@ class Effects(NamedTuple):
     woken: list[Waiter]
     ended: list[StreamingSession]
     dropped: list[Slot]
+    batches: list[StageStatistics]
 
 
 logger = logging.getLogger(__name__)
@@ -122,6 +124,7 @@ class Scheduler:
         self.woken: list[Waiter] = []
         self.ended: list[StreamingSession] = []
         self.dropped: list[Slot] = []
+        self.batches: list[StageStatistics] = []
         self._clock = clock
         self._now_ns = clock.now_ns
         self._requests = 0
@@ -136,10 +139,10 @@ class Scheduler:
 
     def take_effects(self) -> Effects | None:
         """Remove and return the effects; ``None`` if there are none."""
-        if not (self.started or self.withdrawn or self.woken or self.ended or self.dropped):
+        if not (self.started or self.withdrawn or self.woken or self.ended or self.dropped or self.batches):
             return None
-        effects = Effects(self.started, self.withdrawn, self.woken, self.ended, self.dropped)
-        self.started, self.withdrawn, self.woken, self.ended, self.dropped = [], [], [], [], []
+        effects = Effects(self.started, self.withdrawn, self.woken, self.ended, self.dropped, self.batches)
+        self.started, self.withdrawn, self.woken, self.ended, self.dropped, self.batches = [], [], [], [], [], []
         return effects
 
     # -- events
@@ -187,7 +190,9 @@ class Scheduler:
         session, progress = work.session, work.progress
         progress.completed += 1
         row = progress.record.completed(work.sequence_id, now_ns)
-        self.queues[progress.table.index].statistics.add(row)
+        statistics = self.queues[progress.table.index].statistics
+        if statistics.add(row):
+            self.batches.append(statistics)
         progress.missing = progress.table.full_mask & ~progress.arrived.get(progress.base, 0)
         progress.wait_reason = _NO_WAIT
         self._route(work, outputs, controls, now_ns)

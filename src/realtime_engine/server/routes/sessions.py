@@ -112,7 +112,7 @@ async def end(request: Request, session_id: str) -> Response:
 
 @router.post("/sessions/{session_id}/leave", status_code=204)
 async def leave(session: OwnedIfAlive) -> Response:
-    """The client's page is closed or reloaded: the session ends within seconds unless the client returns. Idempotent."""
+    """The client's page is closed or reloaded: the session ends in seconds unless the client returns. Idempotent."""
     if session is not None:
         session.idle.on_left()
     return Response(status_code=204)
