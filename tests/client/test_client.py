@@ -181,6 +181,28 @@ async def test_a_full_server_says_when_to_come_back(server: Running) -> None:
         assert len(server.sessions) == 2
 
 
+@pytest.mark.parametrize("transport", ["webrtc", "mjpeg"])
+async def test_a_client_watches_the_session_of_another(server: Running, transport: Transport) -> None:
+    async with RealtimeClient.connect(server.url, transport="none") as owner:
+        async with httpx.AsyncClient(base_url=server.url) as http:
+            headers = {"Authorization": f"Bearer {owner.session_token}"}
+            invited = await http.post(f"/api/sessions/{owner.session_id}/invitations", json={}, headers=headers)
+        async with RealtimeClient.join(f"{server.url}{invited.json()['link']}", transport=transport) as viewer:
+            assert viewer.session_id == owner.session_id
+            await viewer.next_frame(TIMEOUT_S)
+            viewer.press("KeyW")
+            refused = await viewer.next_event(TIMEOUT_S)
+            assert (refused["type"], refused["error"]["code"]) == ("error", "not_allowed")
+            viewer.release("KeyW")
+        assert server.sessions == {owner.session_id}
+
+
+@pytest.mark.parametrize("link", ["http://127.0.0.1:8000/", "127.0.0.1/?watch=x", "http://127.0.0.1/?watch="])
+async def test_a_link_without_an_invitation_is_refused(link: str) -> None:
+    with pytest.raises(ValueError, match="link must contain|base_url must be"):
+        RealtimeClient.join(link)
+
+
 async def test_a_client_waits_in_line(server: Running) -> None:
     async with RealtimeClient.connect(server.url, transport="none"):
         second = RealtimeClient.connect(server.url, transport="none")

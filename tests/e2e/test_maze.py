@@ -118,6 +118,30 @@ def test_a_reloaded_page_returns_to_its_session_and_row(small_server: MazeServer
     walk(walker)
 
 
+def test_a_shared_session_is_watched_and_not_controlled(small_server: MazeServer, visit: Opener) -> None:
+    owner = visit(small_server).until_live()
+    owner.page.click("#share")
+    link = owner.page.locator("#share-link").input_value()
+    assert "?watch=" in link
+    guest = visit(small_server, link.removeprefix(small_server.url), expected=LOST)
+    expect(guest.page.locator("#status")).to_have_text("Watching")
+    expect(guest.page.locator("#reset")).to_be_hidden()
+    expect(owner.page.locator("#share-viewers")).to_have_text("1 viewer")
+    owner.page.click("#share-close")
+    guest.keep("start")
+    with guest.holding("KeyE"):
+        guest.page.wait_for_timeout(500)
+        guest.until_still()
+        guest.until_back("start")
+    owner.page.locator("#stage").focus()
+    with owner.holding("KeyE"):
+        guest.until_elsewhere("start")
+    guest.page.reload()
+    expect(guest.page.locator("#status")).to_have_text("Watching")
+    owner.page.close(run_before_unload=False)
+    expect(guest.page.locator("#overlay")).to_contain_text("Nothing to watch", timeout=20_000)
+
+
 def test_a_turn_ends_for_a_page_that_waits(turn_server: MazeServer, visit: Opener) -> None:
     first = visit(turn_server, expected=(REFUSED, "WebSocket")).until_live()
     second = visit(turn_server)

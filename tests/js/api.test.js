@@ -16,6 +16,7 @@ import { fakeFetch, jsonResponse, replace } from "./support.js";
 const LINKS = {
   self: "/api/sessions/s1",
   leave: "/api/sessions/s1/leave",
+  invitations: "/api/sessions/s1/invitations",
   reset: "/api/sessions/s1/reset",
   whep: "/api/sessions/s1/whep",
   mjpeg: "/api/sessions/s1/stream.mjpeg",

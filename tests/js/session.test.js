@@ -133,10 +133,10 @@ beforeEach(() => {
 });
 
 /**
- * @param {{ forced?: Transport, transports?: Transport[], respond?: (request: string) => Response | null }} [options]
+ * @param {{ forced?: Transport, transports?: Transport[], invitation?: string, respond?: (request: string) => Response | null }} [options]
  *   `respond` may replace the response to a request such as "POST /api/sessions"
  */
-function setUp({ forced, transports = ["webrtc", "webcodecs", "mjpeg"], respond = () => null } = {}) {
+function setUp({ forced, transports = ["webrtc", "webcodecs", "mjpeg"], invitation, respond = () => null } = {}) {
   const time = new FakeTime();
   /** @type {string[]} */
   const requests = [];
@@ -161,6 +161,7 @@ function setUp({ forced, transports = ["webrtc", "webcodecs", "mjpeg"], respond 
     /** @type {any} */ (createViewer),
     () => ({}),
     forced ?? null,
+    invitation ?? null,
   );
   /** @type {string[]} */
   const states = [];
@@ -486,6 +487,41 @@ test("a reloaded page returns to its session", async () => {
   assert.deepEqual(restored, [{ seed: 7 }]);
   assert.deepEqual([session.active, session.isFinished, channel.isOpen], [false, true, true]);
   assert.equal(viewer().expectFrame, false);
+});
+
+/** @param {(request: string) => Response | null} respond */
+function setUpGuest(respond) {
+  return setUp({ forced: "mjpeg", invitation: "s1.secret", respond });
+}
+
+test("an invited user joins once, also after a reload, and does not end the session", async () => {
+  const { session, requests, goLive } = setUpGuest((request) =>
+    request === "POST /api/invitations" ? jsonResponse(201, { ...CREATED, role: "viewer" }) : null,
+  );
+  await goLive();
+  assert.deepEqual(requests, ["POST /api/invitations"]);
+  session.leave();
+  await settled();
+  session.start();
+  await settled();
+  assert.deepEqual(requests, ["POST /api/invitations", "GET /api/sessions/s1"]);
+});
+
+test("a watched session that ends is not replaced", async () => {
+  let isGone = false;
+  const { requests, states, viewer, goLive, advance } = setUpGuest((request) => {
+    if (request === "POST /api/invitations") return jsonResponse(201, CREATED);
+    return isGone
+      ? jsonResponse(410, { type: "urn:realtime-engine:problem:session-over", detail: "It has ended." })
+      : null;
+  });
+  await goLive();
+  isGone = true;
+  viewer().lose("the connection was lost");
+  await settled();
+  await advance(20_000);
+  assert.equal(states.at(-1), "ended: It has ended.");
+  assert.deepEqual(requests, ["POST /api/invitations", "GET /api/sessions/s1"]);
 });
 
 test("a session that ended while the page was closed is replaced", async () => {

@@ -197,6 +197,7 @@ class MockServer:
         links = {
             "self": at,
             "leave": f"{at}/leave",
+            "invitations": f"{at}/invitations",
             "reset": f"{at}/reset",
             "whep": f"{at}/whep",
             "frame": f"{at}/frame.jpg",

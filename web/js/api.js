@@ -32,7 +32,7 @@
  * @property {RTCIceTransportPolicy} [ice_transport_policy]
  * @property {string | null} page path of the demo's custom page
  *
- * @typedef {"self" | "leave" | "reset" | "whep" | "mjpeg" | "video" | "controls" | "trace"} LinkName
+ * @typedef {"self" | "leave" | "invitations" | "reset" | "whep" | "mjpeg" | "video" | "controls" | "trace"} LinkName
  * @typedef {Record<LinkName, string> & { whip?: string, recording?: string }} SessionLinks
  *
  * @typedef {{ name: string, bytes: number, href: string }} RecordingFile
@@ -157,11 +157,31 @@ async function readProblem(response) {
 /**
  * Returns the description of the demo that the server runs.
  *
+ * @param {string | null} invitation token of an invitation, which gives access to it
  * @returns {Promise<Demo>}
  */
-export async function getDemo() {
-  return (await request("GET", resolve("api/demo"))).json();
+export async function getDemo(invitation = null) {
+  return (await request("GET", resolve("api/demo"), { token: invitation ?? undefined })).json();
 }
+
+/**
+ * Joins a session.
+ *
+ * @param {string} invitation token of the invitation
+ * @param {AbortSignal} signal
+ * @returns {Promise<SessionGrant>}
+ * @throws {Problem} the invitation was revoked (404), or it is over (410)
+ */
+export async function joinSession(invitation, signal) {
+  const response = await request("POST", resolve("api/invitations"), { json: { token: invitation }, signal });
+  return new SessionGrant(await response.json());
+}
+
+/**
+ * @typedef {object} Invitation
+ * @property {string} id
+ * @property {string} link relative to the page
+ */
 
 /**
  * Creates a session, or joins the waiting line if there is no place.
@@ -292,6 +312,21 @@ export class SessionGrant {
     return (await response.json()).epoch;
   }
 
+  /**
+   * Makes an invitation to watch the session.
+   *
+   * @returns {Promise<Invitation>}
+   */
+  async invite() {
+    const json = { role: "viewer" };
+    return (await request("POST", this.#invitations, { token: this.token, json })).json();
+  }
+
+  /** @returns {Promise<{ members: { connected: boolean }[] }>} those who have joined */
+  async members() {
+    return (await request("GET", this.#invitations, { token: this.token })).json();
+  }
+
   /** @returns {Promise<Blob>} a trace of the newest frames, for ui.perfetto.dev */
   async trace() {
     return (await request("GET", resolve(this.#links.trace), { token: this.token })).blob();
@@ -340,6 +375,10 @@ export class SessionGrant {
     const link = this.#links.recording;
     if (!link) throw new Error("This server does not record sessions");
     return (await request(method, resolve(link), { token: this.token })).json();
+  }
+
+  get #invitations() {
+    return resolve(this.#links.invitations);
   }
 
   /** @param {string} link */

@@ -14,13 +14,14 @@ const NEVER = new AbortController().signal;
  * Waits until the model is loaded or has failed, and shows the progress.
  *
  * @param {Overlay} overlay
+ * @param {string | null} invitation
  * @returns {Promise<Demo>}
  */
-async function loadDemo(overlay) {
+async function loadDemo(overlay, invitation) {
   const backoff = new Backoff();
   for (;;) {
     try {
-      const demo = await getDemo();
+      const demo = await getDemo(invitation);
       showDescription(demo);
       if (demo.state !== "loading") return demo;
       backoff.reset();
@@ -42,7 +43,9 @@ function showDescription({ title, name, description }) {
 
 async function main() {
   const overlay = new Overlay();
-  const demo = await loadDemo(overlay);
+  const query = new URLSearchParams(location.search);
+  const invitation = query.get("watch");
+  const demo = await loadDemo(overlay, invitation);
   if (demo.state === "failed") {
     byId("status").textContent = "Failed";
     byId("status").dataset.state = "ended";
@@ -50,8 +53,7 @@ async function main() {
     overlay.show("The model could not be loaded", { text, button: "Reload", onClick: () => location.reload() });
     return;
   }
-  const forced = transportNamed(new URLSearchParams(location.search).get("transport"));
-  new DemoPage(demo, overlay, forced).start();
+  new DemoPage(demo, overlay, transportNamed(query.get("transport")), invitation).start();
 }
 
 main();

@@ -16,6 +16,7 @@ import { Pointer } from "./pointer.js";
 import { Recorder } from "./recorder.js";
 import { ControlSender } from "./sender.js";
 import { Session } from "./session.js";
+import { ShareDialog } from "./share.js";
 import { Stats } from "./stats.js";
 import { Stick } from "./stick.js";
 import { Toasts } from "./toasts.js";
@@ -30,6 +31,9 @@ const STATS_INTERVAL_MS = 500;
 const MAX_SEED = 2 ** 31 - 1;
 
 /** @typedef {import("./session.js").State | "paused" | "finished"} Status */
+
+/** Elements for the owner of the session only. */
+const OWNER_ELEMENTS = ["reset", "pause", "seed", "record", "share", "sticks", "legend", "panel", "key-to-pixel"];
 
 /** @type {Record<Status, string>} */
 const STATUS_LABELS = {
@@ -46,11 +50,12 @@ const STATUS_LABELS = {
 export class DemoPage {
   #demo;
   #overlay;
+  #isWatching;
   /** Numbers of messages and edges grow beyond those that the page sent before a reload. */
   #firstSeq = Date.now();
   #input = new Input(this.#firstSeq);
   #channel = new ControlChannel();
-  #sender = new ControlSender(this.#input, this.#channel, this.#firstSeq);
+  #sender;
   #latency = new KeyToPixel();
   #clock = new ServerClock();
   #frames = new FrameMatcher((identity, presentation) => this.#onIdentified(identity, presentation));
@@ -72,9 +77,12 @@ export class DemoPage {
    * @param {import("./api.js").Demo} demo
    * @param {import("./overlay.js").Overlay} overlay
    * @param {import("./transports.js").Transport | null} forced the only transport to use, if any
+   * @param {string | null} invitation token of the invitation by which the user watches another user's session
    */
-  constructor(demo, overlay, forced) {
+  constructor(demo, overlay, forced, invitation) {
     this.#demo = demo;
+    this.#isWatching = invitation !== null;
+    this.#sender = new ControlSender(this.#input, this.#channel, this.#firstSeq, this.#isWatching);
     this.#overlay = overlay;
     this.#form = new SchemaForm(byId("form", HTMLFormElement), demo.controls, demo.required_context);
     this.#display = new VideoDisplay(demo.video);
@@ -87,6 +95,7 @@ export class DemoPage {
       (transport) => this.#display.createViewer(transport, (frame) => this.#onFrame(frame)),
       () => this.#form.values,
       forced,
+      invitation,
     );
   }
 
@@ -98,7 +107,7 @@ export class DemoPage {
     this.#connectButtons();
     this.#connectWindow();
     setInterval(() => this.#stats.update(this.#session), STATS_INTERVAL_MS);
-    if (this.#form.missing.length) this.#askForFields();
+    if (!this.#isWatching && this.#form.missing.length) this.#askForFields();
     else this.#session.start();
   }
 
@@ -115,6 +124,10 @@ export class DemoPage {
     byId("panel").hidden = this.#form.isEmpty && !hasCustomPage && !Camera.isAvailable(this.#demo);
     byId("sticks").append(...controls.sticks.map((name) => new Stick(name, this.#input).element));
     byId("sticks").hidden = !controls.sticks.length || !matchMedia("(pointer: coarse)").matches;
+    if (this.#isWatching) {
+      for (const id of OWNER_ELEMENTS) byId(id).hidden = true;
+      document.body.classList.add("watching");
+    }
   }
 
   #connectInput() {
@@ -130,6 +143,7 @@ export class DemoPage {
       this.#clock.addPong(sent, serverNs, received);
     };
     this.#sender.start();
+    if (this.#isWatching) return;
     new Keyboard(this.#input, this.#demo.controls).listen();
     this.#pointer.listen();
     if (this.#demo.controls.gamepad) new GamepadPoller(this.#input).listen();
@@ -160,6 +174,8 @@ export class DemoPage {
     session.on("event", (event) => this.#onEvent(event));
     this.#channel.on("message", (message) => this.#onMessage(message));
     const { video_input: videoInput, ice_servers: iceServers, recording } = this.#demo;
+    if (this.#isWatching) return;
+    new ShareDialog(session, (text) => this.#toasts.show(text)).listen();
     if (videoInput && Camera.isAvailable(this.#demo)) new Camera(iceServers, videoInput.max_side, session).listen();
     if (!recording) return;
     const recorder = new Recorder(session, (text) => this.#toasts.show(text));
@@ -352,7 +368,9 @@ export class DemoPage {
     if (state === "waiting") {
       this.#overlay.show(text, { text: `Retrying in ${seconds} s`, progress: null });
     }
-    if (state === "ended") {
+    if (state === "ended" && this.#isWatching) {
+      this.#overlay.show("Nothing to watch", { text, translucent });
+    } else if (state === "ended") {
       const onClick = () => this.#session.start();
       this.#overlay.show("The session has ended", { text, translucent, button: "Start again", onClick });
     }
@@ -389,15 +407,19 @@ export class DemoPage {
   /** Shows what follows from the state of the session: buttons, status, and the overlay of a connected session. */
   #showState() {
     const { grant, isFinished } = this.#session;
-    for (const id of ["reset", "seed", "trace"]) byId(id, HTMLButtonElement).disabled = !grant;
+    for (const id of ["reset", "seed", "trace", "share"]) byId(id, HTMLButtonElement).disabled = !grant;
     byId("pause", HTMLButtonElement).disabled = !grant || isFinished;
-    byId("hint").hidden = this.#state !== "live" || isFinished || !this.#pointer.canLock;
+    byId("hint").hidden = this.#state !== "live" || isFinished || !this.#pointer.canLock || this.#isWatching;
     if (this.#state === "live" && isFinished) this.#showFinished();
     else if (this.#state === "live") this.#overlay.hide();
     this.#showStatus();
   }
 
   #showFinished() {
+    if (this.#isWatching) {
+      this.#overlay.show("Finished", { text: "The rollout has ended.", translucent: true });
+      return;
+    }
     this.#overlay.show("Finished", {
       text: "The rollout has ended.",
       translucent: true,
@@ -415,7 +437,7 @@ export class DemoPage {
     if (this.#state === "live" && isFinished) shown = "finished";
     const status = byId("status");
     status.dataset.state = shown;
-    status.textContent = STATUS_LABELS[shown];
+    status.textContent = shown === "live" && this.#isWatching ? "Watching" : STATUS_LABELS[shown];
     byId("pause").textContent = active ? "Pause" : "Resume";
     byId("stage").classList.toggle("paused", shown === "paused");
   }

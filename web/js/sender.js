@@ -10,6 +10,7 @@ export class ControlSender {
   #input;
   #channel;
   #seq;
+  #isReadOnly;
   /** @type {number | null} */
   #frame = null;
   #lastSent = 0;
@@ -23,8 +24,10 @@ export class ControlSender {
    * @param {import("./input.js").Input} input
    * @param {Pick<import("./channel.js").ControlChannel, "on" | "send">} channel
    * @param {number} firstSeq number of the first message
+   * @param {boolean} isReadOnly whether only pings and reports of frames are sent, as by a client that watches
    */
-  constructor(input, channel, firstSeq = 0) {
+  constructor(input, channel, firstSeq = 0, isReadOnly = false) {
+    this.#isReadOnly = isReadOnly;
     this.#seq = firstSeq;
     this.#input = input;
     this.#channel = channel;
@@ -56,6 +59,7 @@ export class ControlSender {
 
   /** Sends the state and the edges now. */
   flush() {
+    if (this.#isReadOnly) return;
     if (this.#frame !== null) cancelAnimationFrame(this.#frame);
     this.#frame = null;
     const body = this.#input.snapshot();
@@ -70,6 +74,7 @@ export class ControlSender {
 
   /** Releases everything here and on the server, because the page has lost the focus. */
   blur() {
+    if (this.#isReadOnly) return;
     this.flush();
     this.#input.releaseAll();
     this.#send("blur", {});

@@ -1,6 +1,6 @@
-import { createSession, messageOf, Problem, SessionGrant, Unreachable } from "./api.js";
+import { createSession, joinSession, messageOf, Problem, SessionGrant, Unreachable } from "./api.js";
 import { Emitter } from "./emitter.js";
-import { storedGrant, storedTicket } from "./storage.js";
+import { storedGrant, storedMembership, storedTicket } from "./storage.js";
 import { Backoff, sleep, visible } from "./timing.js";
 import { TRANSPORT_LABELS, TRANSPORTS, unsupportedReason } from "./transports.js";
 import { waitInLine } from "./waiting_line.js";
@@ -39,6 +39,8 @@ export class Session extends Emitter {
   #createViewer;
   #context;
   #forced;
+  #invitation;
+  #stored;
   /** @type {Transport | null} */
   #transport = null;
   /** @type {string[]} */
@@ -67,14 +69,17 @@ export class Session extends Emitter {
    * @param {(transport: Transport) => Viewer} createViewer
    * @param {() => Record<string, unknown>} context values of the fields for a new session
    * @param {Transport | null} forced the only transport to use, if any
+   * @param {string | null} invitation token of the invitation by which the user watches another user's session
    */
-  constructor(demo, channel, createViewer, context, forced) {
+  constructor(demo, channel, createViewer, context, forced, invitation = null) {
     super();
     this.#demo = demo;
     this.#channel = channel;
     this.#createViewer = createViewer;
     this.#context = context;
     this.#forced = forced;
+    this.#invitation = invitation;
+    this.#stored = invitation === null ? storedGrant : storedMembership(invitation);
     channel.on("message", (message) => this.#onMessage(message));
   }
 
@@ -98,6 +103,11 @@ export class Session extends Emitter {
     return this.#finishedEpoch >= this.#epoch;
   }
 
+  /** Whether the session belongs to another user. */
+  get #isGuest() {
+    return this.#invitation !== null;
+  }
+
   /** Whether the session produces frames. */
   get isRunning() {
     return this.active && !this.isFinished;
@@ -118,7 +128,7 @@ export class Session extends Emitter {
   /** The page is being closed or reloaded. The session and a ticket stay valid for a while, so that it may return. */
   leave() {
     this.#run?.abort();
-    this.#grant?.leave().catch(() => {}); // the session ends a little later
+    if (!this.#isGuest) this.#grant?.leave().catch(() => {}); // the session ends a little later
   }
 
   /** Leaves the waiting line. */
@@ -221,7 +231,7 @@ export class Session extends Emitter {
   #recover(error) {
     if (error instanceof Problem && error.isGone && this.#grant) {
       // A session that is lost at once would be lost again, and so would the places of others.
-      if (error.kind === "turn-over" || !this.#hasBeenLive) throw error;
+      if (error.kind === "turn-over" || this.#isGuest || !this.#hasBeenLive) throw error;
       this.#drop();
       this.#setState("reconnecting", "The session has ended. Starting a new one");
       return;
@@ -247,7 +257,7 @@ export class Session extends Emitter {
     const grant = await this.#createGrant(signal);
     this.#adopt(grant, { active: true, epoch: 0, isFinished: false });
     this.#hasBeenLive = false;
-    storedGrant.value = grant.body;
+    this.#stored.value = grant.body;
     this.emit("created", grant);
     return grant;
   }
@@ -258,7 +268,7 @@ export class Session extends Emitter {
    * @returns {Promise<SessionGrant | null>}
    */
   async #restoreGrant() {
-    const body = storedGrant.value;
+    const body = this.#stored.value;
     if (!body) return null;
     const grant = new SessionGrant(body);
     try {
@@ -270,7 +280,7 @@ export class Session extends Emitter {
       return grant;
     } catch (error) {
       if (!(error instanceof Problem) || !error.isGone) throw error;
-      storedGrant.value = null;
+      this.#stored.value = null;
       return null;
     }
   }
@@ -296,6 +306,7 @@ export class Session extends Emitter {
   async #createGrant(signal) {
     for (;;) {
       this.#setState("connecting", "Starting a session");
+      if (this.#invitation !== null) return joinSession(this.#invitation, signal);
       try {
         const answer = await createSession(this.#context(), storedTicket.value, signal);
         if (answer instanceof SessionGrant) {
@@ -397,16 +408,15 @@ export class Session extends Emitter {
   #drop() {
     const grant = this.#grant;
     this.#grant = null;
-    storedGrant.value = null;
+    this.#stored.value = null;
     this.#channel.close();
     return grant;
   }
 
   /** Ends the session on the server. A failure is ignored, because the server ends an idle session itself. */
   #release() {
-    this.#drop()
-      ?.release()
-      .catch(() => {});
+    const grant = this.#drop();
+    if (!this.#isGuest) grant?.release().catch(() => {});
   }
 
   /** @param {unknown} error */

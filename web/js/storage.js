@@ -44,5 +44,15 @@ class StoredValue {
 /** @type {StoredValue<string>} Id of the ticket in the waiting line. */
 export const storedTicket = new StoredValue("ticket");
 
+/**
+ * The access of this tab to a session that it joined.
+ *
+ * @param {string} invitation token of the invitation
+ * @returns {StoredValue<import("./api.js").GrantBody>}
+ */
+export function storedMembership(invitation) {
+  return new StoredValue(`watch:${invitation}`);
+}
+
 /** @type {StoredValue<import("./api.js").GrantBody>} The session of this tab. */
 export const storedGrant = new StoredValue("session");

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args
+from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 from .connection import ClientFrame
 from .errors import ClientClosedError, TransportError
@@ -47,7 +48,8 @@ class RealtimeClient:
         token: str | None,
         timeout_s: float,
         silence_s: float,
-        queue_timeout_s: float | None,
+        queue_timeout_s: float | None = 0.0,
+        invitation: str | None = None,
     ) -> None:
         if transport not in get_args(Transport):
             raise ValueError(f"transport must be one of {', '.join(get_args(Transport))}, got {transport!r}")
@@ -60,6 +62,7 @@ class RealtimeClient:
         self._timeout_s = timeout_s
         self._silence_s = silence_s
         self._queue_timeout_s = queue_timeout_s
+        self._invitation = invitation
         self._input = InputState()
         self._session: ClientSession | None = None
         self._used = False
@@ -101,8 +104,40 @@ class RealtimeClient:
             queue_timeout_s=queue_timeout_s,
         )
 
+    @classmethod
+    def join(
+        cls, link: str, *, transport: Transport = "webrtc", timeout_s: float = 30.0, silence_s: float = 10.0
+    ) -> RealtimeClient:
+        """Create a client that watches another client's session.
+
+        It gets frames and events. Its controls are refused, and the session continues when it is closed.
+
+        Args:
+            link: a link of the page's share dialog, such as ``http://127.0.0.1:8000/?watch=...``.
+            transport: as of :meth:`connect`.
+            timeout_s: as of :meth:`connect`.
+            silence_s: as of :meth:`connect`.
+
+        Raises:
+            ValueError: an argument is invalid; the message names it.
+        """
+        parts = urlsplit(link)
+        invitation = parse_qs(parts.query).get("watch", [""])[0]
+        if not invitation:
+            raise ValueError(f"link must contain ?watch=..., as the page's share dialog shows it, got {link!r}")
+        base_url = urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
+        return cls(
+            base_url,
+            context=None,
+            transport=transport,
+            token=None,
+            timeout_s=timeout_s,
+            silence_s=silence_s,
+            invitation=invitation,
+        )
+
     async def open(self) -> None:
-        """Create a session and connect to it. On failure, nothing is left open.
+        """Create a session, or join one, and connect to it. On failure, nothing is left open.
 
         Raises:
             ImportError: the ``serve`` extra is not installed.
@@ -121,7 +156,7 @@ class RealtimeClient:
             self._undo = undo.pop_all()
 
     async def close(self) -> None:
-        """Disconnect and delete the session. Idempotent, and valid in any state."""
+        """Disconnect, and delete the session unless it was joined. Idempotent, and valid in any state."""
         if self._session is not None:
             await self._undo.aclose()
 
@@ -253,8 +288,11 @@ class RealtimeClient:
 
         rest = rest_type(self._base_url, self._token, self._timeout_s)
         undo.push_async_callback(rest.close)
-        grant = await rest.create(self._context, self._queue_timeout_s)
-        undo.push_async_callback(delete_session, rest, grant)
+        if self._invitation is None:
+            grant = await rest.create(self._context, self._queue_timeout_s)
+            undo.push_async_callback(delete_session, rest, grant)
+        else:
+            grant = await rest.join(self._invitation)
         connection = connection_type(rest, grant)
         undo.push_async_callback(connection.close)
         try:

@@ -76,6 +76,16 @@ class Rest:
                 raise RefusedError(answer.status_code, {"detail": detail}) from error
             await self._wait_in_line(link, given, deadline_s)
 
+    async def join(self, invitation: str) -> SessionGrant:
+        """Join a session by the token of an invitation.
+
+        Raises:
+            UnreachableError: the server does not respond.
+            RefusedError: the invitation was revoked or is over.
+        """
+        joined = (await self.request("POST", "api/invitations", json={"token": invitation})).json()
+        return SessionGrant(joined["session_id"], joined["token"], joined["links"])
+
     async def _wait_in_line(self, link: str, ticket: Mapping[str, Any], deadline_s: float | None) -> None:
         """Wait until a place is reserved; otherwise leave the line."""
         try:

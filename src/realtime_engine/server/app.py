@@ -14,7 +14,7 @@ from starlette.middleware.cors import CORSMiddleware
 from ..infra.demo import Demo
 from . import page, problems
 from .config import ServerConfig
-from .routes import controls, description, health, media, recording, sessions, tickets, trace, webrtc
+from .routes import controls, description, health, invitations, media, recording, sessions, tickets, trace, webrtc
 from .runtime import Runtime
 from .security import HostGate
 
@@ -22,6 +22,7 @@ _ROUTERS = (
     description.router,
     sessions.router,
     tickets.router,
+    invitations.router,
     controls.router,
     webrtc.router,
     media.router,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
@@ -40,6 +40,20 @@ class CreateBody(ContextBody):
     """The fields of a new session, and the ticket with which its place is claimed."""
 
     ticket: Annotated[str | None, Field(max_length=64)] = None
+
+
+class InvitationBody(Body):
+    """Who may join a session, for how long and how often; ``null``: while the session runs, any number of times."""
+
+    role: Literal["viewer"] = "viewer"
+    expires_s: Annotated[float | None, Field(gt=0, le=30 * 24 * 3600)] = None
+    uses: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
+
+
+class JoinBody(Body):
+    """The token of an invitation."""
+
+    token: Annotated[str, Field(max_length=128)]
 
 
 class ActiveBody(Body):

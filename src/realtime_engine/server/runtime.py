@@ -31,6 +31,7 @@ from .engine_host import EngineHost, EngineState
 from .metrics import Metrics, MetricSources
 from .problems import Problem
 from .resources import ServerResources
+from .sessions.access import Role
 from .sessions.registry import Sessions
 from .sessions.session import DemoSession
 
@@ -143,21 +144,31 @@ class Runtime:
         """Whether the engine has not responded for ``stall_timeout_s``."""
         return self._sessions is not None and self._sessions.stalled_s > self.config.stall_timeout_s
 
-    def session(self, session_id: str, token: str | None) -> DemoSession:
-        """The session with this id and token.
+    def session(self, session_id: str, token: str | None, role: Role = Role.OWNER) -> DemoSession:
+        """The session with this id, for a client whose token gives it this role or a higher one.
 
         Raises:
             Problem: as :meth:`Sessions.get`.
         """
-        return self._existing_sessions(session_id).get(session_id, token)
+        return self._existing_sessions(session_id).get(session_id, token, role)
 
-    def find_session(self, session_id: str, token: str | None) -> DemoSession | None:
+    def find_session(self, session_id: str, token: str | None, role: Role = Role.OWNER) -> DemoSession | None:
         """As :meth:`session`, until the engine has detached it; ``None`` afterwards.
 
         Raises:
             Problem: as :meth:`Sessions.find`.
         """
-        return self._existing_sessions(session_id).find(session_id, token)
+        return self._existing_sessions(session_id).find(session_id, token, role)
+
+    def is_invited(self, secret: str | None) -> bool:
+        """Whether a secret is that of an invitation to a running session."""
+        if secret is None or self._sessions is None:
+            return False
+        try:
+            self._sessions.invited(secret)
+        except Problem:
+            return False
+        return True
 
     def end_streams(self) -> None:
         """End all responses and connections that have no end of their own."""

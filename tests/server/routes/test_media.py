@@ -362,7 +362,7 @@ async def test_a_client_that_reads_nothing_is_disconnected(monkeypatch: pytest.M
         session = served.session(await served.create())
         socket = Stuck()
         with session.media.feeds.open() as feed:
-            await VideoConnection(cast(WebSocket, socket), session, feed).run()
+            await VideoConnection(cast(WebSocket, socket), session, feed, asyncio.Event()).run()
         assert (socket.code, socket.sends) == (1013, 1)
         assert session.media.watching == 0
 

@@ -122,7 +122,8 @@ async def test_candidates_are_validated() -> None:
                 assert response.status_code == status
 
 
-async def test_one_session_has_a_bounded_number_of_viewers() -> None:
+async def test_one_session_has_a_bounded_number_of_viewers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("realtime_engine.server.sessions.peers._MAX_VIEWERS", 8)
     async with over_http() as served:
         owned = await served.create()
         receivers = [WebRtcReceiver() for _ in range(9)]

@@ -162,7 +162,7 @@ Milliseconds: TypeAlias = Annotated[float, Field(ge=0, le=1e15)]
 Name: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 
 
-ErrorCode: TypeAlias = Literal["bad_message", "bad_version", "unknown_type", "bad_field", "too_large"]
+ErrorCode: TypeAlias = Literal["bad_message", "bad_version", "unknown_type", "bad_field", "too_large", "not_allowed"]
 
 # -- client -> server
 

@@ -13,6 +13,8 @@ from pydantic import Field, JsonValue, RootModel
 from ...infra.rate_limit import MESSAGES_PER_S, TokenBucket
 from ..bodies import json_body, read_model
 from ..runtime import runtime_of
+from ..security import bearer_or_query
+from ..sessions.access import Role, connection_of
 from ..sessions.session import DemoSession
 from ..websockets import GOING_AWAY, TOO_SLOW, close_in_time, open_socket, run_until_first
 from .sessions import Owned
@@ -51,7 +53,9 @@ async def controls(socket: WebSocket, session_id: str) -> None:
     """Text messages of the controls protocol, in both directions."""
     session = await open_socket(socket, session_id)
     if session is not None:
-        await ControlsConnection(socket, session).run()
+        member = session.access.member_of(bearer_or_query(socket))
+        with connection_of(member) as revoked:
+            await ControlsConnection(socket, session, Role.OWNER if member is None else member.role, revoked).run()
 
 
 class ControlsConnection:
@@ -60,20 +64,27 @@ class ControlsConnection:
     Args:
         socket: the accepted WebSocket.
         session: the session that it controls.
+        role: the role of the client.
+        revoked: set when the client loses its access.
     """
 
-    def __init__(self, socket: WebSocket, session: DemoSession) -> None:
+    def __init__(self, socket: WebSocket, session: DemoSession, role: Role, revoked: asyncio.Event) -> None:
         self._socket = socket
         self._session = session
+        self._is_guest = role < Role.OWNER
+        self._receive_text = session.receiver_for(role)
+        self._revoked = revoked
         self._unsent: asyncio.Queue[str] = asyncio.Queue(_MAX_UNSENT)
         self._too_slow = asyncio.Event()
         self._bucket = TokenBucket(MESSAGES_PER_S, _BURST)
 
     async def run(self) -> None:
         """Exchange messages until the connection ends."""
-        self._session.connections.add(self, self._send)
+        self._session.connections.add(self, self._send, is_guest=self._is_guest)
         try:
-            await run_until_first(self._read(), self._write(), self._session.ended.wait(), self._too_slow.wait())
+            await run_until_first(
+                self._read(), self._write(), self._session.ended.wait(), self._too_slow.wait(), self._revoked.wait()
+            )
         finally:
             self._session.connections.remove(self)
         await close_in_time(self._close())
@@ -93,7 +104,7 @@ class ControlsConnection:
                 text = message.get("text")
                 if text is None:
                     text = message["bytes"].decode(errors="replace")
-                for reply in self._session.receive_text(text):
+                for reply in self._receive_text(text):
                     self._send(reply)
                 await self._throttle(len(text), count)
 

@@ -14,7 +14,7 @@ from ...infra.webrtc import IceServer
 from ..page import prefix_of
 from ..resources import frame_rate
 from ..runtime import Runtime, runtime_of
-from ..security import check_access
+from ..security import bearer, check_access
 
 router = APIRouter(tags=["demo"])
 
@@ -23,9 +23,13 @@ TRANSPORTS = ("webrtc", "webcodecs", "mjpeg")
 
 @router.get("/demo")
 async def demo(request: Request) -> dict[str, Any]:
-    """Name, controls and state of the demo, and the transports that show it."""
+    """Name, controls and state of the demo, and the transports that show it.
+
+    Requires the server's token, or that of an invitation.
+    """
     runtime = runtime_of(request)
-    check_access(request, runtime.config.token)
+    if not runtime.is_invited(bearer(request)):
+        check_access(request, runtime.config.token)
     described, host = runtime.demo, runtime.host
     return {
         "name": described.name,

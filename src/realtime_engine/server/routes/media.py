@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncGenerator
 from typing import Annotated
@@ -17,6 +18,7 @@ from ...infra.webcodecs import BadMessageError, PacketFeed, parse_viewer_message
 from ..problems import Problem
 from ..runtime import runtime_of
 from ..security import bearer_or_query
+from ..sessions.access import Member, Role, connection_of
 from ..sessions.session import DemoSession
 from ..websockets import GOING_AWAY, POLICY_VIOLATION, TOO_SLOW, close_in_time, open_socket, run_until_first
 
@@ -30,7 +32,7 @@ _MAX_REASON = 100  # characters; a close frame has room for 123 bytes
 
 def watched_session(request: Request, session_id: str) -> DemoSession:
     """The session of the path; an ``<img>`` element sends its token in the URL."""
-    return runtime_of(request).session(session_id, bearer_or_query(request))
+    return runtime_of(request).session(session_id, bearer_or_query(request), Role.VIEWER)
 
 
 Watched = Annotated[DemoSession, Depends(watched_session)]
@@ -69,11 +71,20 @@ class MjpegResponse(StreamingResponse):
 
 
 @router.get("/sessions/{session_id}/stream.mjpeg", response_class=Response)
-async def stream(session: Watched) -> Response:
+async def stream(request: Request, session: Watched) -> Response:
     """``multipart/x-mixed-replace``: the newest frame, whenever the viewer has read the previous one."""
+    return MjpegResponse(_parts(session, session.access.member_of(bearer_or_query(request))))
+
+
+async def _parts(session: DemoSession, member: Member | None) -> AsyncGenerator[bytes, None]:
     parts = session.media.mjpeg.parts()
     assert isinstance(parts, AsyncGenerator)
-    return MjpegResponse(parts)
+    with connection_of(member) as revoked:
+        async with contextlib.aclosing(parts):
+            async for part in parts:
+                if revoked.is_set():
+                    return
+                yield part
 
 
 @router.get("/sessions/{session_id}/frame.jpg", response_class=Response)
@@ -93,8 +104,9 @@ async def video(
     """Binary packets to the viewer, acknowledgements back. ``viewer`` is what it calls itself in ``presented``."""
     session = await open_socket(socket, session_id)
     if session is not None:
-        with session.media.feeds.open(viewer) as feed:
-            await VideoConnection(socket, session, feed).run()
+        member = session.access.member_of(bearer_or_query(socket))
+        with connection_of(member) as revoked, session.media.feeds.open(viewer) as feed:
+            await VideoConnection(socket, session, feed, revoked).run()
 
 
 class VideoConnection:
@@ -104,18 +116,22 @@ class VideoConnection:
         socket: the accepted WebSocket.
         session: the session that is watched.
         feed: its packets.
+        revoked: set when the client loses its access.
     """
 
-    def __init__(self, socket: WebSocket, session: DemoSession, feed: PacketFeed) -> None:
+    def __init__(self, socket: WebSocket, session: DemoSession, feed: PacketFeed, revoked: asyncio.Event) -> None:
         self._socket = socket
         self._session = session
         self._feed = feed
+        self._revoked = revoked
         self._bucket = TokenBucket(MESSAGES_PER_S, _BURST)
         self._refusal: str | None = None
 
     async def run(self) -> None:
         """Send packets until the connection ends."""
-        await run_until_first(self._read(), self._write(), self._feed.run(), self._session.ended.wait())
+        await run_until_first(
+            self._read(), self._write(), self._feed.run(), self._session.ended.wait(), self._revoked.wait()
+        )
         await close_in_time(self._close())
 
     async def _read(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
@@ -13,6 +14,7 @@ from ..bodies import ActiveBody, ContextBody, CreateBody, json_body, read_model
 from ..problems import Problem, session_over
 from ..runtime import runtime_of
 from ..security import bearer, check_access, forbidden_origin, is_allowed_origin
+from ..sessions.access import Role
 from ..sessions.engine_requests import RequestRefused, SessionOver
 from ..sessions.registry import refusal
 from ..sessions.run_state import PauseReason
@@ -27,17 +29,33 @@ def owned_session(request: Request, session_id: str) -> DemoSession:
     return runtime_of(request).session(session_id, bearer(request))
 
 
+def visible_session(request: Request, session_id: str) -> DemoSession:
+    """The session of the path, if the client sends a token of any role."""
+    return runtime_of(request).session(session_id, bearer(request), Role.VIEWER)
+
+
+def visible_session_if_alive(request: Request, session_id: str) -> DemoSession | None:
+    """As :func:`visible_session`; ``None`` if it has ended, for routes that must be idempotent."""
+    return _if_alive(visible_session, request, session_id)
+
+
 def owned_session_if_alive(request: Request, session_id: str) -> DemoSession | None:
     """As :func:`owned_session`; ``None`` if it has ended, for routes that must be idempotent."""
+    return _if_alive(owned_session, request, session_id)
+
+
+def _if_alive(find: Callable[[Request, str], DemoSession], request: Request, session_id: str) -> DemoSession | None:
     try:
-        return owned_session(request, session_id)
+        return find(request, session_id)
     except Problem as problem:
-        if problem.kind != "session-over":
+        if problem.kind not in ("session-over", "turn-over"):
             raise
         return None
 
 
 Owned = Annotated[DemoSession, Depends(owned_session)]
+Visible = Annotated[DemoSession, Depends(visible_session)]
+VisibleIfAlive = Annotated[DemoSession | None, Depends(visible_session_if_alive)]
 OwnedIfAlive = Annotated[DemoSession | None, Depends(owned_session_if_alive)]
 
 
@@ -75,7 +93,7 @@ async def list_sessions(request: Request) -> dict[str, Any]:
 
 
 @router.get("/sessions/{session_id}")
-async def show(session: Owned) -> dict[str, Any]:
+async def show(session: Visible) -> dict[str, Any]:
     """The state of the session; 410 once it has ended."""
     publisher = None if session.publishers is None else session.publishers.current
     fields = session.controls.plain_fields()
@@ -143,6 +161,7 @@ def links_of(session: DemoSession) -> dict[str, str]:
     return {
         "self": base,
         "leave": f"{base}/leave",
+        "invitations": f"{base}/invitations",
         "reset": f"{base}/reset",
         "actions": f"{base}/actions",
         "whep": f"{base}/whep",

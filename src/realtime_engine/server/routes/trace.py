@@ -17,7 +17,7 @@ from ...infra.telemetry.timing import FrameRecord
 from ..runtime import runtime_of
 from ..security import check_access
 from ..sessions.session import DemoSession
-from .sessions import Owned
+from .sessions import Visible
 
 router = APIRouter(tags=["sessions"])
 
@@ -27,7 +27,7 @@ Seconds = Annotated[float, Query(gt=0, le=MAX_S)]
 
 
 @router.get("/sessions/{session_id}/trace", response_class=Response)
-async def trace(session: Owned, seconds: Seconds = 10.0) -> Response:
+async def trace(session: Visible, seconds: Seconds = 10.0) -> Response:
     """The last seconds as a Chrome trace (JSON) for ui.perfetto.dev: frames sent to viewers, and the model's stages."""
     return await _respond([session], _since_ns(seconds), session.id)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
@@ -13,8 +14,10 @@ from ..bodies import read_text
 from ..config import ServerConfig
 from ..problems import Problem, session_over
 from ..runtime import runtime_of
+from ..security import bearer
+from ..sessions.access import Role
 from ..sessions.peers import Publishers, TooManyViewers
-from .sessions import Owned, OwnedIfAlive
+from .sessions import Owned, OwnedIfAlive, Visible, VisibleIfAlive
 
 router = APIRouter(tags=["video"])
 
@@ -25,19 +28,22 @@ _MAX_SDP_BYTES = 256 * 1024
 
 
 @router.post("/sessions/{session_id}/whep", status_code=201)
-async def whep_offer(request: Request, session: Owned) -> Response:
+async def whep_offer(request: Request, session: Visible) -> Response:
     """Answer a viewer's SDP offer. ``Location`` takes its trickled candidates and ends the connection."""
-    return await _answer_offer(request, session.media.viewers.add)
+    member = session.access.member_of(bearer(request))
+    role = Role.OWNER if member is None else member.role
+    add_viewer = functools.partial(session.media.viewers.add, on_text=session.receiver_for(role), member=member)
+    return await _answer_offer(request, add_viewer)
 
 
 @router.patch("/sessions/{session_id}/whep/{viewer_id}", status_code=204)
-async def whep_trickle(request: Request, session: Owned, viewer_id: str) -> Response:
+async def whep_trickle(request: Request, session: Visible, viewer_id: str) -> Response:
     """Add ICE candidates that the viewer gathered after its offer (RFC 8840)."""
     return await _add_candidates(request, session.media.viewers.get(viewer_id), viewer_id)
 
 
 @router.delete("/sessions/{session_id}/whep/{viewer_id}", status_code=204)
-async def whep_close(session: OwnedIfAlive, viewer_id: str) -> Response:
+async def whep_close(session: VisibleIfAlive, viewer_id: str) -> Response:
     """Close the viewer's connection. Idempotent."""
     await _close(None if session is None else session.media.viewers.get(viewer_id))
     return Response(status_code=204)

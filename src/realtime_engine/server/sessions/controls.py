@@ -19,7 +19,7 @@ from ...infra.control_log import UNRECORDED, SessionLog
 from ...infra.controls import ControlState, error_message
 from ...infra.controls.fields import StagedFields
 from ...infra.controls.parsing import Control, MessageRefused, parse_message
-from ...infra.controls.schema import PresentedMessage
+from ...infra.controls.schema import PingMessage, PresentedMessage, pong_message
 from ...infra.demo import Demo
 from ...infra.video_input import VideoBuffer
 from ..problems import Problem, pointer
@@ -100,6 +100,20 @@ class SessionControls:
     def receive_text(self, text: str) -> list[str]:
         """As :meth:`receive`, with the replies as text."""
         return [json.dumps(reply) for reply in self.receive(text)]
+
+    def receive_viewer_text(self, text: str) -> list[str]:
+        """Handle a message of a client that only watches: a ping or a report of frames. Never raises."""
+        try:
+            parsed = parse_message(text)
+        except MessageRefused as refusal:
+            return [json.dumps(reply) for reply in refusal.replies()]
+        if isinstance(parsed, PresentedMessage):
+            replies = self._hooks.on_presented(parsed)
+        elif isinstance(parsed, PingMessage):
+            replies = [pong_message(parsed, MONOTONIC.now_ns())]
+        else:
+            replies = [error_message("not_allowed", "a viewer of the session does not control it", seq=parsed.seq)]
+        return [json.dumps(reply) for reply in replies]
 
     def send_action(self) -> None:
         """Send the engine the current state, and the edges since the last action."""

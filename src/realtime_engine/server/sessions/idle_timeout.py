@@ -31,6 +31,7 @@ class IdleTracker:
         self._idle_timeout_ns = round(timeout_s * NS_PER_S)
         self._reconnect_ns = round(reconnect_s * NS_PER_S)
         self._left_ns: int | None = None
+        self._has_guests = False
         self._watched = False
         self._last_view_ns = now_ns
 
@@ -48,6 +49,15 @@ class IdleTracker:
         self.last_activity_ns = now_ns
         self._left_ns = None
 
+    def on_guest(self) -> None:
+        """A client has joined that only watches: viewers alone do not keep the session from now on."""
+        self._has_guests = True
+
+    def on_connected(self, connected: bool, now_ns: int) -> None:
+        """The first control connection has been added, or the last one removed."""
+        self.connected = connected
+        self.last_activity_ns = now_ns
+
     def on_left(self, now_ns: int) -> None:
         """The client's page has been closed, or is being reloaded."""
         self._left_ns = now_ns
@@ -57,8 +67,8 @@ class IdleTracker:
         return self._watched or now_ns - self._last_view_ns < self._grace_ns
 
     def idle_ns(self, now_ns: int) -> int:
-        """Nanoseconds since the session was last watched or controlled; 0 while it is watched."""
-        return 0 if self._watched else now_ns - max(self._last_view_ns, self.last_activity_ns)
+        """Nanoseconds since the session was last watched or controlled; 0 while it is attended."""
+        return 0 if self._is_attended else now_ns - max(self._last_view_ns, self.last_activity_ns)
 
     def is_timed_out(self, now_ns: int) -> bool:
         """Whether the session has been idle for the timeout, or its page has been closed and not come back."""
@@ -69,13 +79,17 @@ class IdleTracker:
     def next_change_ns(self, now_ns: int) -> int | None:
         """When an answer may change without an event; ``None`` if none does."""
         reload_end_ns = None if self._left_ns is None else self._left_ns + _RELOAD_NS
-        if self._watched:
+        if self._is_attended:
             return reload_end_ns
         grace_end_ns = self._last_view_ns + self._grace_ns
         timeout_end_ns = max(self._last_view_ns, self.last_activity_ns) + self._timeout_ns
         if reload_end_ns is not None:
             timeout_end_ns = min(timeout_end_ns, reload_end_ns)
         return grace_end_ns if now_ns < grace_end_ns < timeout_end_ns else timeout_end_ns
+
+    @property
+    def _is_attended(self) -> bool:
+        return self._watched and (self.connected or not self._has_guests)
 
     @property
     def _timeout_ns(self) -> int:
@@ -142,7 +156,12 @@ class IdleTimer:
 
     def on_connected(self, connected: bool) -> None:
         """The first control connection has been added, or the last one removed."""
-        self._tracker.connected = connected
+        self._tracker.on_connected(connected, self._clock.now_ns())
+        self._review()
+
+    def on_guest(self) -> None:
+        """A client has joined that only watches."""
+        self._tracker.on_guest()
         self._review()
 
     def on_left(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import replace
 
@@ -57,7 +56,6 @@ class SessionMedia:
         session_id: the session.
         idle: informed of viewers.
         connections: each WebRTC viewer is one of the session's control connections.
-        on_text: handles a control message from a data channel and returns the replies.
 
     Attributes:
         frames: publishes the session's frames.
@@ -76,7 +74,6 @@ class SessionMedia:
         session_id: str,
         idle: IdleTimer,
         connections: ControlConnections,
-        on_text: Callable[[str], list[str]],
     ) -> None:
         config, pool = resources.config, resources.pool
         self._idle = idle
@@ -86,7 +83,7 @@ class SessionMedia:
         self.mjpeg = MjpegStream(self.jpegs, config.heartbeat_s)
         self._snapshots = Snapshots(self.frames, resources.jpeg, pool)
         self.video = SharedVideo(self.frames, fps=resources.fps, bitrate=config.bitrate, factory=resources.encoders)
-        self.viewers = WebRtcViewers(self.video, connections, on_text, config.ice, self.latency)
+        self.viewers = WebRtcViewers(self.video, connections, config.ice, self.latency)
         self.feeds = PacketFeeds(self.video, self.frames, self.latency, config.media_age_budget_ms)
         self.recordings: Recordings | None = None
         if resources.recordings is not None:

@@ -27,17 +27,19 @@ from ...infra.webrtc import (
     close_all,
 )
 from ..counters import Counts
+from .access import Member, Role
 
 Send = Callable[[str], object]
 
-_MAX_VIEWERS = 8
+_MAX_VIEWERS = 64
 
 
 class ControlConnections:
     """The control connections of one session, over all transports.
 
     Args:
-        on_connected: called with true when the first connection is added, with false when the last is removed.
+        on_connected: called with true when the first connection is added, with false when the last is removed; those of
+            guests do not count.
         greeting: returns the message that a new connection starts with, if any.
     """
 
@@ -45,14 +47,23 @@ class ControlConnections:
         self._on_connected = on_connected
         self._greeting = greeting
         self._sends: dict[object, Send] = {}
+        self._guests: set[object] = set()
 
     def __len__(self) -> int:
         return len(self._sends)
 
-    def add(self, key: object, send: Send) -> None:
-        """Add a connection. ``send`` sends a text message; it must neither block nor raise."""
+    def add(self, key: object, send: Send, *, is_guest: bool = False) -> None:
+        """Add a connection.
+
+        Args:
+            key: identifies the connection.
+            send: sends a text message; it must neither block nor raise.
+            is_guest: whether it belongs to a client that only watches.
+        """
         self._sends[key] = send
-        if len(self._sends) == 1:
+        if is_guest:
+            self._guests.add(key)
+        elif len(self._sends) - len(self._guests) == 1:
             self._on_connected(True)
         message = self._greeting()
         if message is not None:
@@ -60,7 +71,11 @@ class ControlConnections:
 
     def remove(self, key: object) -> None:
         """Remove a connection. Idempotent."""
-        if self._sends.pop(key, None) is not None and not self._sends:
+        if self._sends.pop(key, None) is None:
+            return
+        if key in self._guests:
+            self._guests.remove(key)
+        elif len(self._sends) == len(self._guests):
             self._on_connected(False)
 
     def broadcast(self, message: Mapping[str, Any]) -> None:
@@ -80,7 +95,6 @@ class WebRtcViewers:
     Args:
         video: the video that they watch.
         connections: each viewer is one of the control connections while it is connected.
-        on_text: handles a control message and returns the replies.
         ice: the ICE settings.
         latency: informed of each frame sent.
     """
@@ -89,17 +103,16 @@ class WebRtcViewers:
         self,
         video: SharedVideo,
         connections: ControlConnections,
-        on_text: Callable[[str], list[str]],
         ice: IceConfig,
         latency: FrameLatencyTracker,
     ) -> None:
         self._video = video
         self._connections = connections
-        self._on_text = on_text
         self._ice = ice
         self._latency = latency
         self._peers: dict[str, ViewerPeer] = {}
         self._negotiating = 0
+        self._closing: set[asyncio.Task[None]] = set()
         self._closed = False
 
     @property
@@ -111,8 +124,15 @@ class WebRtcViewers:
         """The viewer with this id; ``None`` if there is none."""
         return self._peers.get(viewer_id)
 
-    async def add(self, offer: str) -> tuple[str, ViewerPeer]:
+    async def add(
+        self, offer: str, *, on_text: Callable[[str], list[str]], member: Member | None = None
+    ) -> tuple[str, ViewerPeer]:
         """Answer an SDP offer; returns the new viewer and its id.
+
+        Args:
+            offer: the offer.
+            on_text: handles a control message of the viewer and returns the replies.
+            member: who watches; ``None`` for the owner.
 
         Raises:
             TooManyViewers: the session has as many viewers as it may have.
@@ -123,7 +143,7 @@ class WebRtcViewers:
             raise TooManyViewers(f"a session has at most {_MAX_VIEWERS} WebRTC viewers")
         self._negotiating += 1
         try:
-            return await self._negotiate(offer)
+            return await self._negotiate(offer, on_text, member)
         finally:
             self._negotiating -= 1
 
@@ -132,18 +152,22 @@ class WebRtcViewers:
         self._closed = True
         await close_all(self._peers.values())
 
-    async def _negotiate(self, offer: str) -> tuple[str, ViewerPeer]:
+    async def _negotiate(
+        self, offer: str, on_text: Callable[[str], list[str]], member: Member | None
+    ) -> tuple[str, ViewerPeer]:
         viewer_id = secrets.token_urlsafe(9)
         closed = asyncio.Event()
 
         def on_closed(reason: ViewerCloseReason) -> None:
             closed.set()
             self._remove(viewer_id)
+            if member is not None:
+                member.closers.pop(viewer_id, None)
 
         peer = await ViewerPeer.from_offer(
             offer,
             source=self._video,
-            on_controls=self._on_text,
+            on_controls=on_text,
             on_closed=on_closed,
             on_sent=functools.partial(self._on_sent, viewer_id),
             options=PeerOptions(ice=self._ice),
@@ -152,8 +176,16 @@ class WebRtcViewers:
             await peer.close()
             raise PeerClosedError("the session ended while its viewer was connecting")
         self._peers[viewer_id] = peer
-        self._connections.add(viewer_id, peer.send)
+        is_guest = member is not None and member.role < Role.OWNER
+        self._connections.add(viewer_id, peer.send, is_guest=is_guest)
+        if member is not None:
+            member.closers[viewer_id] = lambda: self._close_soon(peer)
         return viewer_id, peer
+
+    def _close_soon(self, peer: ViewerPeer) -> None:
+        task = asyncio.create_task(peer.close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
     def _on_sent(self, viewer_id: str, sent: SentFrame) -> None:
         encoded = sent.encoded

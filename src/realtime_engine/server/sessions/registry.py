@@ -13,7 +13,8 @@ from ...infra.controls import ControlState
 from ..counters import Counts
 from ..problems import Problem, pointer, session_over
 from ..resources import ServerResources
-from ..security import same_secret, unauthorized
+from ..security import unauthorized
+from .access import Invitation, Role, SessionAccess
 from .controls import make_context, stage_fields
 from .engine_requests import RequestRefused, SessionOver
 from .session import DemoSession
@@ -40,7 +41,7 @@ class PreparedSession:
 class EndedSession(NamedTuple):
     """What is remembered of a session that has ended."""
 
-    token: str
+    access: SessionAccess
     reason: str
 
 
@@ -88,32 +89,52 @@ class Sessions:
             total = total.plus(session.counts())
         return total
 
-    def get(self, session_id: str, token: str | None) -> DemoSession:
-        """The session with this id and token.
+    def get(self, session_id: str, token: str | None, role: Role = Role.OWNER) -> DemoSession:
+        """The session with this id, for a client whose token gives it this role or a higher one.
 
         Raises:
-            Problem: the token is wrong (401), the session does not exist (404) or has ended (410).
+            Problem: the token is wrong (401), its role is lower (403), the session does not exist (404) or has ended
+                (410).
         """
-        session = self.find(session_id, token)
+        session = self.find(session_id, token, role)
         if session is None:
             raise session_over(self._ended[session_id].reason)
         if session.is_ending:
             raise session_over(session.end_reason)
         return session
 
-    def find(self, session_id: str, token: str | None) -> DemoSession | None:
+    def find(self, session_id: str, token: str | None, role: Role = Role.OWNER) -> DemoSession | None:
         """As :meth:`get`, until the engine has detached the session; ``None`` afterwards.
 
         Raises:
-            Problem: the token is wrong (401) or the session does not exist (404).
+            Problem: the token is wrong (401), its role is lower (403) or the session does not exist (404).
         """
         session = self._sessions.get(session_id)
         known = session or self._ended.get(session_id)
         if known is None:
             raise Problem("no-session", f"There is no session {session_id!r}.")
-        if not same_secret(token, known.token):
+        given = known.access.role_of(token)
+        if given is None:
             raise unauthorized("Send the session's token as 'Authorization: Bearer ...'.")
+        if given < role:
+            raise Problem("role", f"A {given.label} of the session may not do this; its {role.label} may.")
         return session
+
+    def invited(self, secret: str) -> tuple[DemoSession, Invitation]:
+        """The session and the invitation to which a secret belongs.
+
+        Raises:
+            Problem: there is none, or it was revoked (404); the session has ended (410).
+        """
+        session_id = secret.partition(".")[0]
+        session, ended = self._sessions.get(session_id), self._ended.get(session_id)
+        access = session.access if session is not None else None if ended is None else ended.access
+        invitation = None if access is None else access.find(secret)
+        if invitation is None:
+            raise Problem("no-invitation", "There is no such invitation, or it was revoked.")
+        if session is None or session.is_ending:
+            raise session_over()
+        return session, invitation
 
     def prepare(self, context: Mapping[str, Any]) -> PreparedSession:
         """Validate the fields of a new session.
@@ -181,7 +202,7 @@ class Sessions:
         self._resources.close_log(session.id)
         self._ended_counts = self._ended_counts.plus(session.counts())
         if session.epoch:
-            self._ended[session.id] = EndedSession(session.token, session.end_reason)
+            self._ended[session.id] = EndedSession(session.access, session.end_reason)
         if len(self._ended) > _MAX_ENDED:
             del self._ended[next(iter(self._ended))]
         self.on_ended(session)

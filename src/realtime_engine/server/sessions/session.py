@@ -30,6 +30,7 @@ from ...infra.video_input import VideoBuffer
 from ..counters import Counts
 from ..problems import Problem
 from ..resources import ServerResources
+from .access import Invitation, Member, Role, SessionAccess
 from .controls import ControlHooks, SessionControls
 from .engine_requests import EngineRequests, RequestRefused, SessionOver, resolve
 from .idle_timeout import IdleTimer
@@ -55,7 +56,7 @@ class DemoSession:
 
     Attributes:
         id: its public identifier.
-        token: the secret that its owner presents.
+        access: its owner, invitations and members.
         epoch: grows with each reset; 0 before the engine has admitted the session.
         started_ns: when the engine has admitted the session, in monotonic nanoseconds; ``None`` before.
         end_reason: why the server has ended the session; empty if it has not.
@@ -74,7 +75,7 @@ class DemoSession:
     ) -> None:
         config = resources.config
         self.id = secrets.token_urlsafe(9)
-        self.token = secrets.token_urlsafe(24)
+        self.access = SessionAccess(self.id, MONOTONIC)
         self.epoch = 0
         self.started_ns: int | None = None
         self.end_reason = ""
@@ -90,7 +91,7 @@ class DemoSession:
             clock=MONOTONIC,
         )
         self.stages = SessionStages(resources.monitor, self.id)
-        self.media = SessionMedia(resources, self.id, self.idle, self.connections, self.receive_text)
+        self.media = SessionMedia(resources, self.id, self.idle, self.connections)
         self.publishers = self._make_publishers(resources)
         self.controls = self._make_controls(resources, state)
         self._pump = self._make_pump(resources)
@@ -100,6 +101,11 @@ class DemoSession:
         self._turn_end_ns: int | None = None
         self._ending = False
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def token(self) -> str:
+        """The secret that its owner presents."""
+        return self.access.owner_token
 
     @property
     def is_ending(self) -> bool:
@@ -125,6 +131,20 @@ class DemoSession:
     def receive_text(self, text: str) -> list[str]:
         """As :meth:`receive`, with the replies as text."""
         return self.controls.receive_text(text)
+
+    def receiver_for(self, role: Role) -> Callable[[str], list[str]]:
+        """The function that handles the control messages of a client with this role and returns the replies."""
+        return self.controls.receive_text if role >= Role.OWNER else self.controls.receive_viewer_text
+
+    def join(self, invitation: Invitation) -> Member:
+        """Let a client join by an invitation.
+
+        Raises:
+            InvitationOver: as :meth:`SessionAccess.join`.
+        """
+        member = self.access.join(invitation)
+        self.idle.on_guest()
+        return member
 
     # -- requests of the owner
 

@@ -1,0 +1,91 @@
+"""Invitations to a session: make, list, revoke, and join by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+
+from ...core.clock import MONOTONIC, NS_PER_S
+from ..bodies import InvitationBody, JoinBody, json_body, read_model
+from ..problems import Problem
+from ..runtime import runtime_of
+from ..security import forbidden_origin, is_allowed_origin
+from ..sessions.access import Invitation, InvitationOver, Member, Role
+from .sessions import Owned, links_of
+
+router = APIRouter(tags=["invitations"])
+
+_NO_STORE = {"Cache-Control": "no-store"}
+
+
+@router.post("/sessions/{session_id}/invitations", status_code=201, openapi_extra=json_body(InvitationBody))
+async def invite(request: Request, session: Owned) -> Response:
+    """Make a link by which others watch the session. ``link`` is relative to the address of the page."""
+    body = await read_model(request, InvitationBody, runtime_of(request).config.max_body_bytes)
+    try:
+        invitation = session.access.invite(Role[body.role.upper()], body.expires_s, body.uses)
+    except InvitationOver as error:
+        raise Problem("too-many", f"{error}.") from error
+    made = {**_describe(invitation), "token": invitation.secret, "link": f"?watch={invitation.secret}"}
+    return JSONResponse(made, 201, _NO_STORE)
+
+
+@router.get("/sessions/{session_id}/invitations")
+async def show(session: Owned) -> dict[str, Any]:
+    """The invitations that are valid or used up, and the clients that have joined by them."""
+    access = session.access
+    return {
+        "invitations": [_describe(invitation) for invitation in access.invitations],
+        "members": [_describe_member(member) for member in access.members],
+    }
+
+
+@router.delete("/sessions/{session_id}/invitations/{invitation_id}", status_code=204)
+async def revoke(session: Owned, invitation_id: str) -> Response:
+    """Revoke an invitation: those who have joined by it lose their access at once. Idempotent."""
+    session.access.revoke(invitation_id)
+    return Response(status_code=204)
+
+
+@router.post("/invitations", status_code=201, openapi_extra=json_body(JoinBody))
+async def join(request: Request) -> Response:
+    """Join a session by the token of an invitation: 201 with a token for the client.
+
+    404 if the invitation was revoked; 410 if it has expired, is used up or its session has ended.
+    """
+    runtime = runtime_of(request)
+    if not is_allowed_origin(request, runtime.config.allowed_origins):
+        raise forbidden_origin(request)
+    body = await read_model(request, JoinBody, runtime.config.max_body_bytes)
+    session, invitation = runtime.sessions.invited(body.token)
+    try:
+        member = session.join(invitation)
+    except InvitationOver as error:
+        raise Problem("invitation-over", f"{str(error).capitalize()}.") from error
+    links = links_of(session)
+    joined = {"session_id": session.id, "token": member.token, "role": member.role.label, "links": links}
+    return JSONResponse(joined, 201, {"Location": links["self"], **_NO_STORE})
+
+
+def _describe(invitation: Invitation) -> dict[str, Any]:
+    expires_in_s = None
+    if invitation.expires_ns is not None:
+        expires_in_s = round(max(0, invitation.expires_ns - MONOTONIC.now_ns()) / NS_PER_S, 1)
+    return {
+        "id": invitation.id,
+        "role": invitation.role.label,
+        "expires_in_s": expires_in_s,
+        "uses_left": invitation.uses_left,
+    }
+
+
+def _describe_member(member: Member) -> dict[str, Any]:
+    return {
+        "id": member.id,
+        "role": member.role.label,
+        "invitation": member.invitation.id,
+        "joined_s": round((MONOTONIC.now_ns() - member.joined_ns) / NS_PER_S, 1),
+        "connected": bool(member.closers),
+    }
