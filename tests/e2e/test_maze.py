@@ -121,6 +121,7 @@ def test_a_reloaded_page_returns_to_its_session_and_row(small_server: MazeServer
 def test_a_shared_session_is_watched_and_not_controlled(small_server: MazeServer, visit: Opener) -> None:
     owner = visit(small_server).until_live()
     owner.page.click("#share")
+    expect(owner.page.locator("#share-dialog")).to_be_visible()
     link = owner.page.locator("#share-link").input_value()
     assert "?watch=" in link
     guest = visit(small_server, link.removeprefix(small_server.url), expected=LOST)
