@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import cv2
 import numpy as np
 import pytest
 from playwright.sync_api import Error, expect
@@ -123,7 +124,8 @@ def test_a_shared_session_is_watched_and_not_controlled(small_server: MazeServer
     owner.page.click("#share")
     expect(owner.page.locator("#share-dialog")).to_be_visible()
     link = owner.page.locator("#share-link").input_value()
-    assert "?watch=" in link
+    picture = np.frombuffer(owner.page.locator("#share-qr").screenshot(), np.uint8)
+    assert cv2.QRCodeDetector().detectAndDecode(cv2.imdecode(picture, cv2.IMREAD_GRAYSCALE))[0] == link
     guest = visit(small_server, link.removeprefix(small_server.url), expected=LOST)
     expect(guest.page.locator("#status")).to_have_text("Watching")
     expect(guest.page.locator("#reset")).to_be_hidden()

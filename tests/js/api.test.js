@@ -17,6 +17,7 @@ const LINKS = {
   self: "/api/sessions/s1",
   leave: "/api/sessions/s1/leave",
   invitations: "/api/sessions/s1/invitations",
+  qr: "/api/sessions/s1/qr",
   reset: "/api/sessions/s1/reset",
   whep: "/api/sessions/s1/whep",
   mjpeg: "/api/sessions/s1/stream.mjpeg",

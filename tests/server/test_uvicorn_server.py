@@ -52,6 +52,20 @@ def test_tokens_are_masked_in_the_log() -> None:
     assert record.getMessage() == 'here "/s.mjpeg?a=1&token=...&b=2" 200'
 
 
+@pytest.mark.parametrize(
+    ("path", "masked"),
+    [
+        ("/?watch=s1.abc_-9", "/?watch=..."),
+        ("/api/tickets/abc_-9", "/api/tickets/..."),
+        ("/api/tickets/abc_-9/events", "/api/tickets/.../events"),
+        ("/api/sessions/abc", "/api/sessions/abc"),
+    ],
+)
+def test_invitations_and_tickets_are_masked_in_the_log(path: str, masked: str) -> None:
+    record = logging.LogRecord("uvicorn.access", logging.INFO, "", 0, '"%s" %d', (path, 200), None)
+    assert hide_tokens(record) and record.getMessage() == f'"{masked}" 200'
+
+
 async def test_several_servers_in_one_process_install_one_filter() -> None:
     async with over_http(), over_http():
         assert logging.getLogger("uvicorn.access").filters.count(hide_tokens) == 1

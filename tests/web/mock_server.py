@@ -198,6 +198,7 @@ class MockServer:
             "self": at,
             "leave": f"{at}/leave",
             "invitations": f"{at}/invitations",
+            "qr": f"{at}/qr",
             "reset": f"{at}/reset",
             "whep": f"{at}/whep",
             "frame": f"{at}/frame.jpg",

@@ -32,7 +32,7 @@
  * @property {RTCIceTransportPolicy} [ice_transport_policy]
  * @property {string | null} page path of the demo's custom page
  *
- * @typedef {"self" | "leave" | "invitations" | "reset" | "whep" | "mjpeg" | "video" | "controls" | "trace"} LinkName
+ * @typedef {"self" | "leave" | "invitations" | "qr" | "reset" | "whep" | "mjpeg" | "video" | "controls" | "trace"} LinkName
  * @typedef {Record<LinkName, string> & { whip?: string, recording?: string }} SessionLinks
  *
  * @typedef {{ name: string, bytes: number, href: string }} RecordingFile
@@ -320,6 +320,14 @@ export class SessionGrant {
   async invite() {
     const json = { role: "viewer" };
     return (await request("POST", this.#invitations, { token: this.token, json })).json();
+  }
+
+  /**
+   * @param {string} text
+   * @returns {Promise<Blob>} the text as a QR code, in SVG
+   */
+  async qr(text) {
+    return (await request("POST", resolve(this.#links.qr), { token: this.token, json: { text } })).blob();
   }
 
   /** @returns {Promise<{ members: { connected: boolean }[] }>} those who have joined */

@@ -9,6 +9,7 @@ export class ShareDialog {
   #onError;
   #dialog = byId("share-dialog", HTMLDialogElement);
   #link = byId("share-link", HTMLInputElement);
+  #qr = byId("share-qr", HTMLImageElement);
   #viewers = byId("share-viewers");
   /** Session that the link belongs to. */
   #sessionId = "";
@@ -38,7 +39,10 @@ export class ShareDialog {
     if (!grant) return;
     try {
       if (grant.id !== this.#sessionId) {
-        this.#link.value = new URL((await grant.invite()).link, pageAddress()).href;
+        const link = new URL((await grant.invite()).link, pageAddress()).href;
+        URL.revokeObjectURL(this.#qr.src);
+        this.#qr.src = URL.createObjectURL(await grant.qr(link));
+        this.#link.value = link;
         this.#sessionId = grant.id;
       }
     } catch (error) {

@@ -56,6 +56,12 @@ class JoinBody(Body):
     token: Annotated[str, Field(max_length=128)]
 
 
+class QrBody(Body):
+    """The text of a QR code."""
+
+    text: Annotated[str, Field(min_length=1, max_length=1000)]
+
+
 class ActiveBody(Body):
     """Whether the session runs."""
 

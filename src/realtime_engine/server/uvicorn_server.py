@@ -20,7 +20,7 @@ try:
 except ImportError:  # not on Windows
     resource = None  # type: ignore[assignment]
 
-_SECRET = re.compile(r"\btoken=[^&\s\"]+")
+_SECRET = re.compile(r"(?P<name>\b(?:token|watch)=|/api/tickets/)[^&/?\s\"]+")
 _MAX_MESSAGE_BYTES = 1024 * 1024
 _PING_INTERVAL_S = 5.0
 
@@ -102,7 +102,7 @@ def hide_tokens(record: logging.LogRecord) -> bool:
     """A log filter that masks the tokens in URLs."""
     if isinstance(record.args, tuple):
         record.args = tuple(
-            _SECRET.sub("token=...", value) if isinstance(value, str) else value for value in record.args
+            _SECRET.sub(r"\g<name>...", value) if isinstance(value, str) else value for value in record.args
         )
     return True
 

@@ -134,6 +134,20 @@ async def test_an_invalid_invitation_is_refused(body: dict[str, Any]) -> None:
         assert (response.status_code, response.json()["type"]) == (422, TYPE + "invalid-request")
 
 
+async def test_a_link_is_drawn_as_a_qr_code() -> None:
+    async with in_process() as served:
+        owned = await served.create()
+        codes = [
+            await served.client.post(owned.links["qr"], json={"text": text}, headers=owned.auth)
+            for text in ("http://127.0.0.1:8000/?watch=a", "http://127.0.0.1:8000/?watch=b", "x" * 1000)
+        ]
+        assert all(code.headers["content-type"] == "image/svg+xml" for code in codes)
+        assert codes[0].text.startswith("<?xml") and codes[0].text != codes[1].text
+        for text in ("", "x" * 1001):
+            refused = await served.client.post(owned.links["qr"], json={"text": text}, headers=owned.auth)
+            assert refused.status_code == 422
+
+
 @pytest.mark.parametrize("token", ["", "unknown", "no.such", "\u00e9", "x" * 128])
 async def test_an_unknown_invitation_is_refused(token: str) -> None:
     async with in_process() as served:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
+import segno
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from ...core.clock import MONOTONIC, NS_PER_S
-from ..bodies import InvitationBody, JoinBody, json_body, read_model
+from ..bodies import InvitationBody, JoinBody, QrBody, json_body, read_model
 from ..problems import Problem
 from ..runtime import runtime_of
 from ..security import forbidden_origin, is_allowed_origin
@@ -67,6 +69,15 @@ async def join(request: Request) -> Response:
     links = links_of(session)
     joined = {"session_id": session.id, "token": member.token, "role": member.role.label, "links": links}
     return JSONResponse(joined, 201, {"Location": links["self"], **_NO_STORE})
+
+
+@router.post("/sessions/{session_id}/qr", response_class=Response, openapi_extra=json_body(QrBody))
+async def draw_qr(request: Request, session: Owned) -> Response:
+    """A text, such as the address of an invitation, as a QR code (ISO/IEC 18004) in SVG."""
+    body = await read_model(request, QrBody, runtime_of(request).config.max_body_bytes)
+    picture = io.BytesIO()
+    segno.make(body.text, micro=False).save(picture, kind="svg", border=2, omitsize=True, light="#fff")
+    return Response(picture.getvalue(), media_type="image/svg+xml", headers=_NO_STORE)
 
 
 def _describe(invitation: Invitation) -> dict[str, Any]:

@@ -162,6 +162,7 @@ def links_of(session: DemoSession) -> dict[str, str]:
         "self": base,
         "leave": f"{base}/leave",
         "invitations": f"{base}/invitations",
+        "qr": f"{base}/qr",
         "reset": f"{base}/reset",
         "actions": f"{base}/actions",
         "whep": f"{base}/whep",
