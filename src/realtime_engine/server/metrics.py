@@ -16,6 +16,7 @@ from ..infra.copy_stats import CopyStats
 from ..infra.telemetry.frame_latency import FrameTotals
 from ..infra.telemetry.server_stats import LoopMonitor
 from ..infra.webrtc import Loss, Tier
+from .admission.admission import Admission
 from .counters import Counts
 from .engine_host import EngineHost, EngineState
 from .sessions.registry import Sessions
@@ -33,6 +34,7 @@ class MetricSources(NamedTuple):
         loop: the lag of the server's event loop.
         copies: counters of pixel copies and conversions.
         sessions: returns the sessions; ``None`` before the engine is ready.
+        admission: returns the admission; ``None`` before the engine is ready.
         frames: frame times over all sessions.
     """
 
@@ -40,6 +42,7 @@ class MetricSources(NamedTuple):
     loop: LoopMonitor
     copies: CopyStats
     sessions: Callable[[], Sessions | None]
+    admission: Callable[[], Admission | None]
     frames: FrameTotals
 
 
@@ -64,7 +67,7 @@ class _Reader(Collector):
         self._sources = sources
 
     def collect(self) -> Iterator[Metric]:
-        host, loop, copies, sessions, frames = self._sources
+        host, loop, copies, sessions, admission, frames = self._sources
         yield _gauge("ready", "1 if the model is loaded and running", host.state is EngineState.READY)
         yield from _of_engine(host)
         yield from _of_loop(loop)
@@ -73,6 +76,9 @@ class _Reader(Collector):
         if existing is not None:
             yield from _of_sessions(existing)
             yield from _of_frames(frames)
+        line = admission()
+        if line is not None:
+            yield _gauge("waiting_clients", "Clients in the waiting line", line.waiting)
 
 
 def _of_engine(host: EngineHost) -> Iterator[Metric]:

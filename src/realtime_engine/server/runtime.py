@@ -82,7 +82,9 @@ class Runtime:
         self.host = EngineHost(self.demo, self._options, self._recorder)
         loop_monitor = LoopMonitor()
         self.metrics = Metrics(
-            MetricSources(self.host, loop_monitor, self._copies, lambda: self._sessions, self.totals)
+            MetricSources(
+                self.host, loop_monitor, self._copies, lambda: self._sessions, lambda: self._admission, self.totals
+            )
         )
         self._encoders = await asyncio.to_thread(choose_encoders, self.config.encoder, self._copies)
         self._pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="media")
