@@ -97,6 +97,11 @@ def test_a_page_waits_in_line_until_another_one_is_closed(small_server: MazeServ
     second = visit(small_server)
     overlay = second.page.locator("#overlay")
     expect(overlay).to_contain_text("Number 1 in line")
+    expect(second.page.locator(".lobby-session")).to_have_count(1)
+    with second.page.context.expect_page() as opened:
+        second.page.get_by_role("button", name="Watch").click()
+    expect(opened.value.locator("#status")).to_have_text("Watching")
+    opened.value.close()
     expect(overlay).to_contain_text(re.compile(r"About \d+ (seconds|minutes) to wait|Your turn is next"))
     third = visit(small_server)
     expect(third.page.locator("#overlay")).to_contain_text("Number 2 in line")

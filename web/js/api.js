@@ -178,6 +178,44 @@ export async function joinSession(invitation, signal) {
 }
 
 /**
+ * @typedef {object} LobbySession
+ * @property {string} session_id
+ * @property {number} age_s
+ * @property {number} viewers
+ * @property {{ thumbnail: string, invitations: string }} links
+ *
+ * @typedef {{ capacity: number, occupied: number, waiting: number, sessions: LobbySession[] }} LobbyState
+ */
+
+/** @returns {Promise<LobbyState>} what runs on the server */
+export async function getLobby() {
+  return (await request("GET", resolve("api/lobby"))).json();
+}
+
+/**
+ * Returns the address of the page that watches a session of the lobby.
+ *
+ * @param {LobbySession} session
+ * @returns {Promise<URL>}
+ */
+export async function watchAddress({ links }) {
+  const { link } = await (await request("POST", resolve(links.invitations))).json();
+  return resolve(link);
+}
+
+/**
+ * Returns the address of a session's newest thumbnail.
+ *
+ * @param {LobbySession} session
+ * @returns {string}
+ */
+export function thumbnailAddress({ links }) {
+  const url = resolve(links.thumbnail);
+  url.searchParams.set("at", String(Date.now()));
+  return url.href;
+}
+
+/**
  * @typedef {object} Invitation
  * @property {string} id
  * @property {string} link relative to the page

@@ -12,6 +12,7 @@ import { Input } from "./input.js";
 import { Keyboard } from "./keyboard.js";
 import { KeyToPixel } from "./latency.js";
 import { Legend } from "./legend.js";
+import { Lobby } from "./lobby.js";
 import { Pointer } from "./pointer.js";
 import { Recorder } from "./recorder.js";
 import { ControlSender } from "./sender.js";
@@ -61,6 +62,7 @@ export class DemoPage {
   #frames = new FrameMatcher((identity, presentation) => this.#onIdentified(identity, presentation));
   #reporter = new FrameReporter(this.#clock, (body) => this.#sender.sendPresented(body));
   #toasts = new Toasts(byId("toasts"));
+  #lobby = new Lobby((error) => this.#toasts.show(messageOf(error)));
   #turn = new TurnCountdown(byId("turn"));
   #form;
   #display;
@@ -107,8 +109,24 @@ export class DemoPage {
     this.#connectButtons();
     this.#connectWindow();
     setInterval(() => this.#stats.update(this.#session), STATS_INTERVAL_MS);
-    if (!this.#isWatching && this.#form.missing.length) this.#askForFields();
+    if (new URLSearchParams(location.search).has("lobby")) this.#showLobby();
+    else if (!this.#isWatching && this.#form.missing.length) this.#askForFields();
     else this.#session.start();
+  }
+
+  /** Shows what runs, and starts a session on request. */
+  #showLobby() {
+    byId("status").textContent = "Not started";
+    byId("status").dataset.state = "waiting";
+    this.#lobby.show();
+    this.#overlay.show(this.#demo.title || this.#demo.name, {
+      button: "Play",
+      onClick: () => {
+        this.#lobby.hide();
+        if (this.#form.missing.length) this.#askForFields();
+        else this.#session.start();
+      },
+    });
   }
 
   #layOut() {
@@ -375,12 +393,14 @@ export class DemoPage {
       this.#overlay.show("The session has ended", { text, translucent, button: "Start again", onClick });
     }
     if (state !== "live") this.#turn.set(null);
+    this.#lobby.hide();
     this.#showState();
   }
 
   /** @param {import("./api.js").TicketStatus} status */
   #showLine(status) {
     this.#state = "waiting";
+    this.#lobby.show();
     const isReserved = status.state === "reserved";
     this.#overlay.show(isReserved ? "It is your turn" : `Number ${status.position} in line`, {
       text: isReserved ? "Open this tab to start." : describeWait(status),

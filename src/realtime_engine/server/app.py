@@ -14,7 +14,19 @@ from starlette.middleware.cors import CORSMiddleware
 from ..infra.demo import Demo
 from . import page, problems
 from .config import ServerConfig
-from .routes import controls, description, health, invitations, media, recording, sessions, tickets, trace, webrtc
+from .routes import (
+    controls,
+    description,
+    health,
+    invitations,
+    lobby,
+    media,
+    recording,
+    sessions,
+    tickets,
+    trace,
+    webrtc,
+)
 from .runtime import Runtime
 from .security import HostGate
 
@@ -23,6 +35,7 @@ _ROUTERS = (
     sessions.router,
     tickets.router,
     invitations.router,
+    lobby.router,
     controls.router,
     webrtc.router,
     media.router,

@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 from ..infra.encoding import ENCODER_CHOICES, MAX_BITRATE, MIN_BITRATE
 from ..infra.webrtc import IceConfig, IceServer, TurnSecret, UdpPorts
 
+LOBBY_CHOICES = ("auto", "on", "off")
+
 _MIN_TOKEN = 8  # characters
 _ABOVE_ZERO = (
     "idle_timeout_s",
@@ -40,6 +42,8 @@ class ServerConfig:
         turn_minutes: minutes that a session lasts while others wait; not limited by default.
         queue_limit: maximum number of clients that wait for a session; 0 disables the waiting line.
         max_per_client: maximum number of sessions of one browser or address; not limited by default.
+        lobby: ``on`` shows every client pictures of the running sessions, and lets it watch them; ``off`` does not;
+            ``auto``: on, unless the demo takes video.
         viewer_grace_s: seconds without viewers after which a session is paused.
         media_age_budget_ms: maximum delay, in milliseconds, that pacing may add to smooth out late chunks.
         jpeg_quality: quality of MJPEG and snapshots, from 1 (smallest) to 100 (best).
@@ -76,6 +80,7 @@ class ServerConfig:
     turn_minutes: float | None = None
     queue_limit: int = 1000
     max_per_client: int | None = None
+    lobby: str = "auto"
     viewer_grace_s: float = 2.0
     media_age_budget_ms: float = 100.0
     jpeg_quality: int = 80
@@ -122,6 +127,8 @@ class ServerConfig:
             )
         if self.encoder not in ENCODER_CHOICES:
             raise ValueError(f"encoder must be one of {', '.join(ENCODER_CHOICES)}, got {self.encoder!r}")
+        if self.lobby not in LOBBY_CHOICES:
+            raise ValueError(f"lobby must be one of {', '.join(LOBBY_CHOICES)}, got {self.lobby!r}")
         for origin in self.allowed_origins:
             _check_origin(origin)
         if self.recordings is not None and not _is_writable(self.recordings):

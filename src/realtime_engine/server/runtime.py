@@ -162,6 +162,12 @@ class Runtime:
         """
         return self._existing_sessions(session_id).find(session_id, token, role)
 
+    @property
+    def has_lobby(self) -> bool:
+        """Whether all clients may see and watch the running sessions."""
+        chosen = self.config.lobby
+        return chosen == "on" or (chosen == "auto" and self.demo.takes_video is None)
+
     def is_invited(self, secret: str | None) -> bool:
         """Whether a secret is that of an invitation to a running session."""
         if secret is None or self._sessions is None:

@@ -105,6 +105,7 @@ class SessionAccess:
         self.owner_token = secrets.token_urlsafe(24)
         self._session_id = session_id
         self._clock = clock
+        self._public: Invitation | None = None
         self._invitations: dict[str, Invitation] = {}
         self._members: dict[str, Member] = {}
 
@@ -145,6 +146,18 @@ class SessionAccess:
         invitation = Invitation(role, secret, expires_ns, uses)
         self._invitations[invitation.id] = invitation
         return invitation
+
+    def public_invitation(self) -> Invitation:
+        """The invitation for clients that choose the session in the lobby.
+
+        Raises:
+            InvitationOver: the owner has revoked it.
+        """
+        if self._public is None:
+            self._public = self.invite(Role.VIEWER, None, None)
+        if self._public.id not in self._invitations:
+            raise InvitationOver("the owner of the session does not share it")
+        return self._public
 
     def find(self, secret: str) -> Invitation | None:
         """The invitation with this secret, unless it was revoked."""

@@ -19,6 +19,7 @@ from .idle_timeout import IdleTimer
 from .packet_feeds import PacketFeeds
 from .peers import ControlConnections, WebRtcViewers
 from .recordings import Recordings
+from .thumbnails import Thumbnails
 
 
 class Snapshots:
@@ -62,6 +63,7 @@ class SessionMedia:
         latency: the times of the frames, as viewers report them.
         jpegs: publishes the frames as JPEG while there are MJPEG viewers.
         mjpeg: the MJPEG streams.
+        thumbnails: small pictures for the lobby.
         video: the encoded video, shared by WebRTC and WebCodecs viewers and recordings.
         viewers: the WebRTC viewers.
         feeds: the WebCodecs viewers.
@@ -81,6 +83,7 @@ class SessionMedia:
         self.frames = FramePublisher(idle.on_watched)
         self.jpegs = JpegPublisher(self.frames, resources.jpeg, pool, self._on_jpeg)
         self.mjpeg = MjpegStream(self.jpegs, config.heartbeat_s)
+        self.thumbnails = Thumbnails(self.frames, pool, MONOTONIC)
         self._snapshots = Snapshots(self.frames, resources.jpeg, pool)
         self.video = SharedVideo(self.frames, fps=resources.fps, bitrate=config.bitrate, factory=resources.encoders)
         self.viewers = WebRtcViewers(self.video, connections, config.ice, self.latency)
