@@ -863,6 +863,23 @@ class TestSlowEncode:
         made = step(engine, b={"prompt": "z"}, c={"prompt": "w"})
         assert {name: chunk.prompt for name, chunk in made.items()} == {"b": "z", "c": "w"}
 
+    def test_a_row_is_encoded_alone_after_the_culprit_of_a_failed_batch_has_left(self):
+        model = RecordingModel()
+
+        def fail_on_bad_prompts(batch):
+            if any(given["prompt"] == "bad" for given in batch.conditioning.values()):
+                raise ValueError("bad prompt")
+
+        model.before["encode"] = fail_on_bad_prompts
+        engine = build("threaded", model)
+        attach(engine, "a", "b", prompt="x")
+        step(engine, a={"prompt": "bad"}, b={"prompt": "castle"})
+        engine.detach("a")
+        let_encodes_end(engine)
+        step(engine, b={"prompt": "castle"})
+        let_encodes_end(engine)
+        assert step(engine, b={"prompt": "castle"})["b"].prompt == "castle"
+
     def test_a_row_whose_encoding_predecessor_left_is_not_taken_for_encoding(self):
         model, gate = RecordingModel(1), Gate()
         model.before["encode"] = gate

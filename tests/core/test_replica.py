@@ -203,6 +203,24 @@ class TestFailingAttach:
         attach(engine, "a")
         assert len(factory.children) == 2
 
+    def test_a_discarded_child_is_closed(self, replicas):
+        closed = []
+
+        class Broken(ScriptedEngine):
+            def attach(self, init):
+                raise ValueError("bad context")
+
+            def detach(self, session_id):
+                raise OSError("busy")
+
+            def close(self):
+                closed.append(self)
+
+        engine = replicas(lambda: Broken(1), max_sessions=1)
+        with pytest.raises(ValueError, match="bad context"):
+            attach(engine, "a")
+        assert len(closed) == 1
+
 
 class TestStep:
     def test_each_child_is_stepped_with_its_own_session_alone(self, replicas):

@@ -27,8 +27,9 @@ def test_other_addresses_need_a_token_or_open(host: str) -> None:
     assert ServerConfig(host=host, open=True).open
 
 
-def test_a_token_can_be_read_from_a_file(tmp_path: Path) -> None:
-    (tmp_path / "token").write_text("long enough\n")
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_a_token_can_be_read_from_a_file(tmp_path: Path, mark: bytes) -> None:
+    (tmp_path / "token").write_bytes(mark + b"long enough\n")
     config = ServerConfig(host="0.0.0.0", token_file=str(tmp_path / "token"))
     assert config.token == "long enough"
     assert "long enough" not in repr(config)
@@ -40,7 +41,9 @@ def test_a_token_can_be_read_from_a_file(tmp_path: Path) -> None:
     [
         (None, None, "token_file {path!r} cannot be read: No such file or directory"),
         (b"\xff\xfe", None, "token_file {path!r} cannot be read: it is not UTF-8 text"),
-        (b"\n", None, "token must have at least 8 characters"),
+        (b"\n", None, "token_file {path!r} is empty"),
+        (b"\xef\xbb\xbf\n", None, "token_file {path!r} is empty"),
+        (b"two lines\nof a token", None, "token must consist of printable ASCII characters in one line"),
         (b"from the file", "from elsewhere", "token and token_file {path!r} differ: set one of them"),
     ],
 )
@@ -57,6 +60,7 @@ def test_a_bad_token_file_is_named(tmp_path: Path, content: bytes | None, token:
     [
         ({"port": 70000}, "port must be an integer from 0 to 65535, got 70000"),
         ({"token": "short"}, "token must have at least 8 characters"),
+        ({"token": "s\u00e9cr\u00e8ts\u00e9cr\u00e8t"}, "token must consist of printable ASCII characters"),
         ({"idle_timeout_s": 0}, "idle_timeout_s must be a number above 0, got 0"),
         ({"viewer_grace_s": -1}, "viewer_grace_s must be a number of 0 or more, got -1"),
         ({"media_age_budget_ms": float("nan")}, "media_age_budget_ms must be a number of 0 or more"),

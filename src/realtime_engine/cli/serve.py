@@ -17,6 +17,7 @@ from rich.markup import escape
 
 from ..infra.demo import Demo
 from ..server import DemoServer, ServerConfig, create_app
+from ..server.engine_host import is_loading
 from .console import CommandError, out
 
 _log = logging.getLogger(__name__)
@@ -46,7 +47,13 @@ def serve_demo(demo: Demo, config: ServerConfig, options: BaseModel | None) -> i
     for number in (signal.SIGINT, signal.SIGTERM):  # replaced by uvicorn's handlers while it runs
         signal.signal(number, _end_now)
     server.run()
-    return 0 if server.started else _FAILED
+    code = 0 if server.started else _FAILED
+    if is_loading():
+        # At the end of the interpreter, Python unwinds the thread that loads the model; within C++ code, that aborts.
+        logging.shutdown()
+        out.file.flush()
+        os._exit(code)
+    return code
 
 
 class _Server(DemoServer):

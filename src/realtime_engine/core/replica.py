@@ -193,7 +193,7 @@ class ReplicaEngine:
         except BaseException as error:
             reraise_interrupt(error)
             logger.warning("a child that could be neither attached nor cleaned is discarded", exc_info=True)
-            child.lane.close()
+            child.close()
         else:
             self._pool.append(child)
 

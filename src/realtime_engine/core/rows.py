@@ -102,9 +102,16 @@ class Row:
 
 @dataclass(eq=False, slots=True)
 class RowEncode:
-    """Rows in one run of ENCODE, each with its heavy values after it."""
+    """Rows in one run of ENCODE, each with its heavy values after it.
+
+    Attributes:
+        wanted: row -> values; without rows that were removed during the run.
+        is_alone: whether the run has one row, whose failure it is if the run fails.
+        completion: the run.
+    """
 
     wanted: dict[Row, dict[str, Any]]
+    is_alone: bool
     completion: Completion = DONE
 
 
@@ -178,7 +185,8 @@ class PendingEncodes:
         conditioning: dict[str, Mapping[str, Any]] = {row.session_id: dict(values) for row, values in wanted.items()}
         ages = {row.index: row.age for row in wanted}
         batch = StageBatch(slots, conditioning, set(conditioning), ages)
-        encode = RowEncode(wanted, submit(lanes.encode, partial(run_stages, self._stages, batch), after))
+        completion = submit(lanes.encode, partial(run_stages, self._stages, batch), after)
+        encode = RowEncode(wanted, is_alone=len(wanted) == 1, completion=completion)
         self._started.append(encode)
         for row in wanted:
             row.encode = encode
@@ -201,7 +209,7 @@ class PendingEncodes:
             row.encode = None
             if error is None:
                 row.applied, row.encode_failed = wanted, False
-            elif len(encode.wanted) == 1:
+            elif encode.is_alone:
                 row.encode_failed = True
                 failures[row.session_id] = error
             else:

@@ -153,10 +153,12 @@ class ServerConfig:
 
     def _read_token(self, path: str) -> None:
         try:
-            token = Path(path).read_text(encoding="utf-8").strip()
+            token = Path(path).read_text(encoding="utf-8-sig").strip()
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
             raise ValueError(f"token_file {path!r} cannot be read: {reason}") from error
+        if not token:
+            raise ValueError(f"token_file {path!r} is empty")
         if self.token not in (None, token):
             raise ValueError(f"token and token_file {path!r} differ: set one of them")
         object.__setattr__(self, "token", token)
@@ -173,6 +175,8 @@ class ServerConfig:
     def _check_exposure(self) -> None:
         if self.token is not None and len(self.token) < _MIN_TOKEN:
             raise ValueError(f"token must have at least {_MIN_TOKEN} characters")
+        if self.token is not None and not (self.token.isascii() and self.token.isprintable()):
+            raise ValueError("token must consist of printable ASCII characters in one line, to be sent in a header")
         if not self.is_loopback and self.token is None and not self.open:
             raise ValueError(
                 f"host {self.host!r} is reachable from other machines: set a token (--token) that clients must send, "

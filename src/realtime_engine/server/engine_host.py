@@ -25,6 +25,9 @@ from ..infra.loading import LoadProgress, listening_to_progress
 
 logger = logging.getLogger(__name__)
 
+LOADER = "load the model"
+"""The name of the thread that builds the engine."""
+
 _MAX_UNREAD_CHUNKS = 8
 _EXPECTED = (RealtimeEngineError, MissingDependencyError)  # logged without a traceback: the message says what to do
 
@@ -119,6 +122,11 @@ class EngineHost:
         self.error = error
 
 
+def is_loading() -> bool:
+    """Whether a thread of this process loads a model. It may outlive the server that it loads for."""
+    return any(thread.name == LOADER for thread in threading.enumerate())
+
+
 async def _on_thread(build: Callable[[], _Built]) -> _Built:
     """Run ``build`` on a daemon thread, so that a model that loads for minutes does not delay the shutdown."""
     loop = asyncio.get_running_loop()
@@ -142,5 +150,5 @@ async def _on_thread(build: Callable[[], _Built]) -> _Built:
         else:
             call_soon(loop, finish, built, None)
 
-    threading.Thread(target=main, name="load the model", daemon=True).start()
+    threading.Thread(target=main, name=LOADER, daemon=True).start()
     return await done

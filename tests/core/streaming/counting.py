@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from realtime_engine import EngineManifest
 from realtime_engine.core.streaming import (
@@ -109,13 +109,14 @@ def counting_engine(
     max_sessions: int = 4,
     rate_hz: float = 1000.0,
     on_detach: Literal["cancel", "drain"] = "cancel",
+    **mappings: Any,
 ) -> StreamingEngine:
     actors = {
         "plan": LocalStageActor(model.plan, name="plan", session_closer=model.close_plan),
         "act": LocalStageActor(model.act, name="act", session_closer=model.close_act),
     }
     spec = replace(SPEC, on_detach=on_detach)
-    return StreamingEngine(spec, actors, EngineManifest(max_sessions, rate_hz=rate_hz))
+    return StreamingEngine(spec, actors, EngineManifest(max_sessions, rate_hz=rate_hz), **mappings)
 
 
 class Turnstile:

@@ -667,6 +667,28 @@ async def test_a_session_that_cannot_begin_leaves_nothing(model: CountingModel) 
     await harness.end()
 
 
+async def test_a_session_that_cannot_begin_does_not_wait_for_a_busy_stage(
+    model: CountingModel, gate: Turnstile
+) -> None:
+    broken = False
+
+    def controls(conditioning: Any) -> Any:
+        if broken:
+            raise LookupError("not mapped")
+        return {"control": conditioning}
+
+    async with served(model, controls=controls) as harness:
+        await harness.join("a")
+        await gate.await_entry()
+        broken = True
+        client = harness.client("b")
+        client.put(Attach("b", {"seed": 1}))
+        assert (await client.event(Rejected)).reason == "LookupError: not mapped"
+        assert harness.engine.pipeline.health().session_count == 1
+        broken = False
+        gate.open()
+
+
 async def test_a_dead_stage_fails_its_sessions_at_once_and_takes_no_more(model: CountingModel) -> None:
     def die(work: Any) -> None:
         if work.key.session_id == "a":
@@ -765,6 +787,24 @@ async def test_a_last_output_finishes_the_session_until_its_reset(model: Countin
         assert await client.next() == Finished("a", epoch=2)
         client.put(Detach("a"))
         assert await client.next() == Detached("a", epoch=2)
+
+
+async def test_failing_actions_after_the_end_count_and_do_not_finish_again(model: CountingModel) -> None:
+    def controls(conditioning: Any) -> Any:
+        if "bad" in conditioning:
+            raise ValueError("no such move")
+        return {"control": conditioning}
+
+    model.is_last = ending_at(3)
+    async with served(model, controls=controls) as harness:
+        client = await harness.join("a")
+        await client.event(Finished)
+        client.put(*(Action("a", {"bad": number}) for number in range(15)))
+        failed = [await client.next() for _ in range(10)]
+        assert [(type(event), getattr(event, "fatal", None)) for event in failed] == [
+            *[(Failed, False)] * 9,
+            (Failed, True),
+        ]
 
 
 async def test_a_limit_of_chunks_finishes_each_epoch(model: CountingModel) -> None:

@@ -219,6 +219,14 @@ def test_rows_in_evaluation_are_counted_once_at_every_moment() -> None:
     assert statistics.snapshot(()).run.count == 1500
 
 
+def test_an_artifact_with_the_name_of_a_wait_reason_shares_its_total() -> None:
+    statistics, record = StageStatistics(), StageRecord(4)
+    completed(record, statistics, 0, (0.0, 0.0, 0.0, 1.0))
+    completed(record, statistics, 1, (5.0, 5.0, 5.0, 6.0))  # waited for its input
+    completed(record, statistics, 2, (6.0, 9.0, 9.0, 10.0), WaitReason.STAGE_CAPACITY)
+    assert statistics.snapshot(("stage_capacity",)).idle == {"stage_capacity": IdleTotal(2, ns(7.0))}
+
+
 def test_a_sequence_whose_row_is_gone_is_only_counted() -> None:
     statistics, record = StageStatistics(), StageRecord(2)
     for seq in range(5):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator, Mapping
 
@@ -15,7 +16,7 @@ from realtime_engine.core.streaming import (
     StreamingStageSpec,
     run_offline,
 )
-from realtime_engine.core.streaming.errors import SessionActiveError, UnknownSessionError
+from realtime_engine.core.streaming.errors import SessionActiveError, SessionEndedError, UnknownSessionError
 
 from .workers import TIMEOUT_S
 
@@ -162,6 +163,36 @@ def test_a_run_that_was_left_does_not_meddle_with_the_next(pipeline: StreamingPi
     feeder.join(TIMEOUT_S)
     assert not feeder.is_alive()
     assert len(list(second)) == 19
+
+
+@pytest.mark.parametrize("error", [OSError("the disk is full"), SessionEndedError("of another pipeline")])
+def test_inputs_before_an_error_are_completed(pipeline: StreamingPipelineOrchestrator, error: Exception) -> None:
+    def broken() -> Iterator[dict[str, object]]:
+        yield from feed(6)
+        raise error
+
+    outputs = []
+    with pytest.raises(type(error), match=str(error)):
+        for output in run_offline(pipeline, broken(), controls={"gain": 1}):
+            outputs.append(output)  # noqa: PERF402 - those before the error
+    assert [value for _, artifact, value in outputs if artifact == "z"] == [0, 1, 3, 6, 10, 15]
+
+
+def test_inputs_may_run_event_loops_and_other_pipelines() -> None:
+    async def fetch(number: int) -> dict[str, object]:
+        return {"x": number}
+
+    def made() -> StreamingPipelineOrchestrator:
+        model = Summing()
+        return StreamingPipelineOrchestrator(
+            SPEC, {"double": LocalStageActor(model.double), "sum": LocalStageActor(model.sum)}
+        )
+
+    with made() as first, made() as second:
+        fetched = (asyncio.run(fetch(number)) for number in range(4))
+        sums = (output.value for output in run_offline(first, fetched, controls={"gain": 1}) if output.artifact == "z")
+        chained = run_offline(second, ({"x": total} for total in sums), controls={"gain": 1})
+        assert [output.value for output in chained if output.artifact == "z"] == [0, 1, 4, 10]
 
 
 def test_what_is_no_mapping_ends_it_with_an_error(pipeline: StreamingPipelineOrchestrator) -> None:

@@ -206,6 +206,7 @@ def test_a_last_output_ends_the_session_in_any_state(name: str) -> None:
                 for artifact, accepted in session.inputs.items()
                 for sequence_id in range(accepted.newest + 2)
                 if not session.draining
+                and not session.is_past_end(sequence_id)
                 and sequence_id not in accepted
                 and has_room(session, bench.graph, sequence_id, (artifact,))
             ]
@@ -225,6 +226,50 @@ def test_a_last_output_ends_the_session_in_any_state(name: str) -> None:
         assert [seq for seq, _ in read].count(2) == len(bench.graph.outputs)
         assert session.artifact_stats().slot_count == 0 and session.idle
         assert not any(len(queue.waiting) for queue in bench.scheduler.queues)
+
+
+LATE_INPUT = StreamingPipelineSpec(
+    stages=(stage("early", "i", "m"), stage("late", "m j", "y")),
+    edges=(
+        StreamingEdgeSpec("i", "early", None, 8),
+        StreamingEdgeSpec("j", "late", None, 8),
+        StreamingEdgeSpec("m", "late", "early", 8),
+    ),
+    output_artifacts=frozenset({"m", "y"}),
+    output_capacity_per_session=8,
+)
+
+
+def test_inputs_before_a_last_output_are_still_accepted() -> None:
+    bench = Bench(LATE_INPUT)
+    session = bench.session()
+    for sequence_id in range(4):
+        bench.push(session, sequence_id, ["i"])
+    for sequence_id in range(3):
+        bench.answer(bench.at("early")[0], wrap=StreamingLastOutput if sequence_id == 2 else None)
+    assert (session.final, session.draining, session.finished) == (2, False, False)
+    for sequence_id in range(3):
+        bench.push(session, sequence_id, ["j"])
+        bench.answer(bench.at("late")[0])
+    while bench.works:
+        bench.answer(bench.works[0])
+    assert session.finished
+    read = bench.read(session, 99)
+    assert sorted(read)[-1][:2] == (2, "y") and len(read) == 6
+
+
+def test_unread_outputs_after_the_last_one_are_dropped() -> None:
+    bench = Bench(LATE_INPUT)
+    session = bench.session()
+    for sequence_id in range(5):
+        bench.push(session, sequence_id, ["i", "j"])
+        bench.answer(bench.at("early")[0])
+    bench.answer(bench.at("late")[0])
+    bench.answer(bench.at("late")[0], wrap=StreamingLastOutput)
+    assert [(seq, artifact) for seq, artifact, _ in bench.read(session, 99)] == [(0, "m"), (1, "m"), (0, "y"), (1, "y")]
+    while bench.works:
+        bench.answer(bench.works[0])
+    assert session.finished and session.artifact_stats().slot_count == 0
 
 
 def run_one(bench: Bench, stage_id: str, seconds: float) -> None:

@@ -252,8 +252,10 @@ async def test_a_request_has_one_message_or_several() -> None:
 async def test_a_body_of_the_wrong_type_is_refused() -> None:
     async with in_process() as served:
         owned = await served.create()
-        for body in (5, [5], "text"):
-            assert (await owned.request("POST", "actions", json=body)).status_code == 422
+        for body, pointers in ((5, ["#"]), ([5], ["#/0"]), ([{}, None, []], ["#/1", "#/2"]), ("text", ["#"])):
+            refused = await owned.request("POST", "actions", json=body)
+            assert refused.status_code == 422
+            assert [error["pointer"] for error in refused.json()["errors"]] == pointers
         assert (await owned.request("POST", "actions", content=b"{")).status_code == 400
 
 

@@ -469,8 +469,18 @@ class StageStatistics:
             queue=queue,
             mailbox=mailbox,
             run=run,
-            idle={reason_name(code, queued): total for code, total in sorted(totals.idle.items())},
+            idle=_by_reason(totals.idle, queued),
         )
+
+
+def _by_reason(totals: Mapping[int, IdleTotal], queued: tuple[str, ...]) -> dict[str, IdleTotal]:
+    """The totals by name; an artifact may have the name of another reason, and then shares its total."""
+    found: dict[str, IdleTotal] = {}
+    for code, total in sorted(totals.items()):
+        name = reason_name(code, queued)
+        before = found.get(name, IdleTotal(0, 0))
+        found[name] = IdleTotal(before.intervals + total.intervals, before.idle_ns + total.idle_ns)
+    return found
 
 
 Rows: TypeAlias = "NDArray[np.int64]"

@@ -15,6 +15,7 @@ from .types import StreamingOutput, StreamingSessionStatus
 __all__ = ["run_offline"]
 
 _NOTHING: Mapping[str, object] = MappingProxyType({})
+_DRAIN_TIMEOUT_S = 1e6  # the reader of the outputs may be slow
 _EXHAUSTED: Mapping[str, object] = MappingProxyType({})  # compared by identity
 
 
@@ -55,7 +56,7 @@ def run_offline(
         outputs = pipeline.outputs(session_id)
         while (output := loop.run_until_complete(_next(outputs))) is not None:
             yield output
-        if pipeline.status(session_id) is StreamingSessionStatus.RUNNING:
+        if feeder.error is None and pipeline.status(session_id) is StreamingSessionStatus.RUNNING:
             return  # all sequences are out; the last one may have ended the run before the inputs did
         feeder.join()
         if feeder.error is not None:
@@ -101,35 +102,70 @@ class _Feeder(threading.Thread):
             self._stopped = True
 
     def run(self) -> None:
+        loop = asyncio.new_event_loop()
         try:
-            asyncio.run(self._feed())
+            self._feed(loop)
+        except _InputsFailed as failed:
+            with self._using:
+                if not self._stopped:
+                    self._fail(failed.error)
         except SessionEndedError:  # the reader of the outputs gets the reason
             return
         except BaseException as error:
             with self._using:
                 if not self._stopped:
                     self._fail(error)
+        finally:
+            loop.close()
 
     def _fail(self, error: BaseException) -> None:
+        """Complete what was pushed before the error."""
         with contextlib.suppress(StreamingError, TimeoutError):  # it was closed at the same time
             if self._pipeline.status(self._session_id) is StreamingSessionStatus.RUNNING:
                 self.error = error
-                self._pipeline.cancel_session(self._session_id)
+                self._pipeline.drain_session(self._session_id, timeout=_DRAIN_TIMEOUT_S)
 
-    async def _feed(self) -> None:
-        iterator = iter(self._inputs)
-        following = next(iterator, _EXHAUSTED)
+    def _feed(self, loop: asyncio.AbstractEventLoop) -> None:
+        iterator = self._begin()
+        following = self._next(iterator)
         sequence_id = 0
         while following is not _EXHAUSTED:
-            current, following = following, next(iterator, _EXHAUSTED)
+            current, failure = following, None
+            try:
+                following = self._next(iterator)
+            except _InputsFailed as failed:
+                failure = failed
             with self._using:
                 if self._stopped:
                     return
                 if following is _EXHAUSTED:
                     self._pipeline.finish_inputs(self._session_id, sequence_id)
-                await self._pipeline.push_inputs(self._session_id, sequence_id, current)
+                loop.run_until_complete(self._pipeline.push_inputs(self._session_id, sequence_id, current))
+            if failure is not None:
+                raise failure
             sequence_id += 1
         if sequence_id == 0:
             with self._using:
                 if not self._stopped:
                     self._pipeline.drain_session(self._session_id)
+
+    def _begin(self) -> Iterator[Mapping[str, object]]:
+        try:
+            return iter(self._inputs)
+        except BaseException as error:
+            raise _InputsFailed(error) from error
+
+    def _next(self, iterator: Iterator[Mapping[str, object]]) -> Mapping[str, object]:
+        """The next inputs. The code of the caller runs outside of an event loop, and may run one of its own."""
+        try:
+            return next(iterator, _EXHAUSTED)
+        except BaseException as error:
+            raise _InputsFailed(error) from error
+
+
+class _InputsFailed(Exception):
+    """The inputs of the caller raised ``error``, which may be an error of another pipeline."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error

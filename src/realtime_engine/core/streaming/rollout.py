@@ -250,13 +250,10 @@ class Rollout:
         self._requests: deque[ChunkRequest] = deque()
         self._gathered: dict[str, deque[StreamingOutput]] = {artifact: deque() for artifact in ports.outputs}
         self._next_sequence = 0
+        values = self._controls_for(session_input.conditioning)  # first: the author's mapping may raise
         pipeline.create_session(session_id, final_sequence_id)
         self._controls = pipeline.session_controls(session_id)
-        try:
-            self._set_controls(self._controls_for(session_input.conditioning), ())
-        except BaseException:
-            pipeline.close_session(session_id)
-            raise
+        self._set_controls(values, ())
 
     @property
     def in_flight(self) -> int:

@@ -242,6 +242,7 @@ class Scheduler:
 
     def drain_session(self, session: StreamingSession) -> None:
         """Accept no more inputs; sequences that have all their inputs are completed."""
+        session.draining = True
         self._end_after(session, session.accepted - 1)
         self._check_finished(session)
         session.notify()
@@ -289,8 +290,7 @@ class Scheduler:
     # -- steps
 
     def _end_after(self, session: StreamingSession, final: int) -> None:
-        """Accept no more inputs, and drop every sequence after ``final``."""
-        session.draining = True
+        """Drop every sequence after ``final``, outputs that were not read included."""
         session.final = final if session.final is None else min(final, session.final)
         for progress in session.stages:
             self._drop(progress, session.final + 1)
@@ -300,6 +300,13 @@ class Scheduler:
         for number, sequence_id in [held for held in session.held if held[1] > session.final]:
             del session.held[number, sequence_id]
             self.dropped.append(session.drop_reference(self.graph.outputs[number], sequence_id))
+        unread = list(session.outputs)
+        session.outputs.clear()
+        for output in unread:
+            if output.sequence_id <= session.final:
+                session.outputs.append(output)
+            else:
+                self.dropped.append(session.drop_reference(output.artifact, output.sequence_id))
         self._wake(session.push_line)
 
     def _withdraw(self, work: StageWork) -> None:
@@ -412,7 +419,11 @@ class Scheduler:
     def _end_here(
         self, session: StreamingSession, marked: Container[str], outputs: Mapping[str, object], sequence_id: int
     ) -> Mapping[str, object]:
-        """End a session with this sequence; returns its outputs without the marks of those in ``marked``."""
+        """End a session with this sequence; returns its outputs without the marks of those in ``marked``.
+
+        Inputs of earlier sequences that have not been pushed yet are still accepted.
+        """
+        session.draining = session.draining or session.accepted > sequence_id
         self._end_after(session, sequence_id)
         return {
             artifact: value.value if artifact in marked and isinstance(value, StreamingLastOutput) else value

@@ -432,7 +432,7 @@ class PipelineServer(Membership[ServedSession]):
         session, error = self.sessions.get(msg.session_id), msg.error
         if session is not msg.session or session.rollout is not msg.rollout or self.stopping:
             return None  # it was reset or detached before
-        if msg.rollout.ended:
+        if error is None and msg.rollout.ended:
             self.flush_replies(session)
             self.reply(session, Finished(session.session_id, epoch=session.epoch))
             return None

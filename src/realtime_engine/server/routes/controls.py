@@ -8,7 +8,9 @@ import itertools
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request, WebSocket, WebSocketDisconnect
-from pydantic import Field, JsonValue, RootModel
+from pydantic import Field, GetJsonSchemaHandler, JsonValue, RootModel, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from ...infra.rate_limit import MESSAGES_PER_S, TokenBucket
 from ..bodies import json_body, read_model
@@ -30,10 +32,18 @@ _SEND_TIMEOUT_S = 10.0
 _MAX_MESSAGES = 64
 
 
-class Messages(
-    RootModel[dict[str, JsonValue] | Annotated[list[dict[str, JsonValue]], Field(max_length=_MAX_MESSAGES)]]
-):
+class Messages(RootModel[Annotated[list[dict[str, JsonValue]], Field(max_length=_MAX_MESSAGES)]]):
     """One message of the controls protocol, or several, oldest first."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        return [value] if isinstance(value, dict) else value
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        listed = handler(schema)
+        return {"anyOf": [listed["items"], listed], "description": listed.get("description", "")}
 
 
 @router.post("/sessions/{session_id}/actions", openapi_extra=json_body(Messages))
@@ -42,7 +52,7 @@ async def act(request: Request, session: Owned) -> list[dict[str, Any]]:
     limit = runtime_of(request).config.max_body_bytes
     body = await read_model(request, Messages, limit)
     replies: list[dict[str, Any]] = []
-    for message in body.root if isinstance(body.root, list) else [body.root]:
+    for message in body.root:
         replies += session.receive(message)
         await asyncio.sleep(0)  # lets other tasks run
     return replies
