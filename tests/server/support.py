@@ -109,6 +109,14 @@ def stop_idle_clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
     return clock
 
 
+async def create_session(runtime: Runtime, context: Mapping[str, Any]) -> DemoSession:
+    """A session without a client."""
+    prepared = runtime.sessions.prepare(context)
+    session = runtime.sessions.add(prepared)
+    await runtime.sessions.start(session, prepared)
+    return session
+
+
 async def until(condition: Callable[[], object]) -> None:
     """Let other tasks run until ``condition``; the timeout of the test ends a hopeless wait."""
     while not condition():  # noqa: ASYNC110 - the condition has no event

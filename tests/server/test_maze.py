@@ -11,7 +11,7 @@ from realtime_engine.server import ServerConfig, create_app
 
 from .routes.test_media import watching
 from .routes.test_webrtc import viewing
-from .support import message, over_http, until
+from .support import create_session, message, over_http, until
 
 
 def difference(one: np.ndarray, other: np.ndarray) -> float:
@@ -51,7 +51,7 @@ async def test_chunks_of_several_frames_are_played_one_by_one() -> None:
     async with app.router.lifespan_context(app):
         runtime = app.state.runtime
         await until(lambda: runtime.host.manifest is not None)
-        session = await runtime.sessions.create({"seed": 3})
+        session = await create_session(runtime, {"seed": 3})
         with session.media.frames.subscribe() as viewer:
             for index in (0, 1, 2, 3):
                 while (await viewer.next()).id.frame_index != index:

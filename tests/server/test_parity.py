@@ -25,7 +25,7 @@ from realtime_engine.server import ServerConfig, create_app
 from realtime_engine.server.runtime import Runtime
 from realtime_engine.server.sessions.session import DemoSession
 
-from .support import message, until
+from .support import create_session, message, until
 
 SMALL: dict[str, Any] = {"max_sessions": 2, "width": 64, "height": 36, "fps": 120}
 Frames = dict[tuple[int, int], bytes]  # chunk, index -> pixels
@@ -84,7 +84,7 @@ async def serve(
         runtime = app.state.runtime
         await until(lambda: runtime.host.manifest is not None)
         listen(runtime, chunks.append)
-        session = await runtime.sessions.create({"prompt": "ice"})
+        session = await create_session(runtime, {"prompt": "ice"})
 
         async def more(count: int) -> None:
             wanted = len(chunks) + count
