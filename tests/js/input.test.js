@@ -55,6 +55,38 @@ test("a message has at most 256 edges, the newest ones", () => {
   assert.deepEqual([edges.length, edges[0].seq, edges.at(-1)?.seq], [256, 44, 299]);
 });
 
+test("numbers that JSON cannot hold are not sent", () => {
+  const input = new Input();
+  input.addStick("move");
+  for (const [x, y] of [
+    [Number.NaN, 0],
+    [0, Infinity],
+    [/** @type {any} */ (undefined), 0],
+  ]) {
+    input.setPointer(x, y);
+    input.movePointer(x, y, 1);
+    input.wheel(x, y, 1);
+    input.tap(x, y, 1);
+    input.setStick("move", x, y);
+  }
+  const { pointer, sticks, edges } = input.snapshot();
+  assert.deepEqual([pointer, sticks, edges], [{ buttons: 0, x: 0.5, y: 0.5 }, { move: [0, 0] }, []]);
+});
+
+test("movement and keys are within the limits of a message", () => {
+  const input = new Input();
+  input.movePointer(-90_000, 0, 1);
+  input.movePointer(-90_000, 0, 2);
+  input.wheel(0, 1e6, 3);
+  for (let n = 0; n < 40; n += 1) input.press(`Key${n}`, 4);
+  const { keys, edges } = input.snapshot();
+  assert.deepEqual(edges.slice(0, 2), [
+    { seq: 0, t: 2, kind: "pointer_move", dx: -100_000, dy: 0 },
+    { seq: 1, t: 3, kind: "wheel", dx: 0, dy: 100_000 },
+  ]);
+  assert.deepEqual([keys.length, keys[0], keys.at(-1)], [32, "Key8", "Key39"]);
+});
+
 test("edges that were not delivered are dropped, fields stay unsent", () => {
   const input = new Input();
   input.press("KeyW", 1);

@@ -44,6 +44,8 @@ class Behavior:
     video: str = "serve"  # "serve", "refuse" or "garbage" (cannot be decoded)
     keys: list[dict[str, str]] = field(default_factory=lambda: KEYS)
     pointer: str | None = "lock"
+    sized: bool = True  # whether the demo declares the size of its frames
+    shows_frames: bool = True  # whether the MJPEG stream has frames
     page: str | None = None
     recording: str | None = None  # "serve", or the reason for which a recording stops
 
@@ -176,6 +178,8 @@ class MockServer:
         more = {"state": state, "progress": progress, "error": self.behavior.load_error}
         context = {"required_context": self.behavior.required_context, "transports": self.behavior.transports}
         more["recording"] = self.behavior.recording is not None
+        if not self.behavior.sized:
+            more["video"] = {"width": None, "height": None, "fps": FPS}
         return JSONResponse({**described, **more, **context, "page": self.behavior.page})
 
     async def _create(self, request: Request) -> Response:
@@ -274,8 +278,9 @@ class MockServer:
         yield b"--frame\r\n"
         index = 0
         while session in self.alive and not self._server.should_exit:
-            yield part(index, self.action_seq)
-            index += 1
+            if self.behavior.shows_frames:
+                yield part(index, self.action_seq)
+                index += 1
             await asyncio.sleep(1 / FPS)
 
     async def _video(self, socket: WebSocket) -> None:

@@ -114,6 +114,45 @@ def test_the_pointer_position_is_sent_if_the_demo_reads_it(visit: Opener, server
     assert controls(server)[-1]["pointer"]["buttons"] == 0
 
 
+def test_a_demo_without_a_picture_size_gets_positions_from_its_first_frame_on(
+    visit: Opener, server: MockServer
+) -> None:
+    server.behavior.pointer = "position"
+    server.behavior.sized = server.behavior.shows_frames = False
+    page = visit(MJPEG)
+    server.wait_for(lambda: bool(controls(server)), "the first state")
+    box = page.locator("#stage").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] / 4, box["y"] + box["height"] / 4)
+    page.keyboard.press("KeyW")
+    server.wait_for(lambda: len(server.edges()) >= 2, "the key")
+    assert all(message["pointer"] == {"buttons": 0, "x": 0.5, "y": 0.5} for message in controls(server))
+    server.behavior.shows_frames = True
+    live(page)
+    box = page.locator("#stage").bounding_box()
+    assert box is not None and box["width"] / box["height"] == pytest.approx(640 / 360, rel=0.01)
+    page.mouse.move(box["x"] + box["width"] / 4, box["y"] + box["height"] * 3 / 4)
+    at = {"buttons": 0, "x": pytest.approx(0.25, abs=0.01), "y": pytest.approx(0.75, abs=0.01)}
+    server.wait_for(lambda: controls(server)[-1]["pointer"] == at, "the position")
+
+
+ERASER = """([kind, buttons]) => {
+    const event = { pointerType: "pen", pointerId: 1, bubbles: true, button: 5, buttons };
+    document.getElementById("stage").dispatchEvent(new PointerEvent(kind, event));
+}"""
+
+
+def test_a_button_that_the_protocol_does_not_know_is_not_sent(visit: Opener, server: MockServer) -> None:
+    server.behavior.pointer = "position"
+    page = live(visit(MJPEG))
+    for kind, buttons in (("pointerdown", 33), ("pointerup", 0)):
+        page.evaluate(ERASER, [kind, buttons])
+    page.keyboard.press("KeyW")
+    server.wait_for(lambda: len(server.edges()) >= 2, "the key")
+    assert {edge["kind"] for edge in server.edges()} == {"key_down", "key_up"}
+    assert all(message["pointer"]["buttons"] in (0, 1) for message in controls(server))
+
+
 def test_keys_are_sent_after_a_click_on_a_control(visit: Opener, server: MockServer) -> None:
     page = live(visit(MJPEG))
     page.click("#stats-toggle")

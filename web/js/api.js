@@ -13,7 +13,7 @@
  * @property {import("./schema.js").Schema | null} fields JSON Schema of the fields
  * @property {Record<string, unknown>} defaults values of the fields
  *
- * @typedef {{ width: number, height: number }} VideoSize pixels
+ * @typedef {{ width: number | null, height: number | null }} VideoSize pixels, null where the demo declares none
  *
  * @typedef {object} Demo answer to `GET /api/demo`
  * @property {string} name

@@ -74,7 +74,7 @@ export class DemoPage {
     this.#form = new SchemaForm(byId("form", HTMLFormElement), demo.controls, demo.required_context);
     this.#display = new VideoDisplay(demo.video);
     this.#legend = new Legend(byId("legend"), demo.controls, this.#input);
-    this.#pointer = new Pointer(byId("stage"), this.#input, demo.controls, demo.video.width / demo.video.height);
+    this.#pointer = new Pointer(byId("stage"), this.#input, demo.controls, () => this.#display.aspect);
     this.#stats = new Stats(this.#latency, () => this.#display.resolution);
     this.#session = new Session(
       demo,

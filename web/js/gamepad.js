@@ -49,13 +49,13 @@ function connectedGamepad() {
 }
 
 /**
- * Returns the state of a gamepad, rounded to hundredths so that noise is not sent.
+ * Returns the state of a gamepad, rounded to hundredths so that noise is not sent. A value that is no number is 0.
  *
  * @param {{ axes: readonly number[], buttons: readonly { value: number }[] }} gamepad
  * @returns {GamepadState}
  */
 export function readGamepad({ axes, buttons }) {
-  const round = (/** @type {number} */ value) => Math.round(value * 100) / 100;
+  const round = (/** @type {number} */ value) => (Number.isFinite(value) ? Math.round(value * 100) / 100 : 0);
   return {
     axes: axes.slice(0, MAX_AXES).map(round),
     buttons: buttons.slice(0, MAX_BUTTONS).map((button) => round(button.value)),

@@ -2,6 +2,10 @@
 
 /** Maximum number of edges in a message; beyond it, the oldest are dropped. */
 const MAX_EDGES = 256;
+/** Maximum number of held keys in a message; beyond it, the oldest are left out. */
+const MAX_KEYS = 32;
+/** Maximum movement of an edge, in CSS pixels. */
+const MAX_DELTA = 100_000;
 /** A message has at most 64 KiB. A longer value, such as an image, is sent with the context of a reset only. */
 const MAX_VALUE_BYTES = 48_000;
 
@@ -73,6 +77,7 @@ export class Input {
    * @param {number} y
    */
   setPointer(x, y) {
+    if (!areFinite(x, y)) return;
     this.pointer = { ...this.pointer, x: round(x), y: round(y) };
     this.onChange(false);
   }
@@ -85,7 +90,8 @@ export class Input {
    * @param {number} time
    */
   movePointer(dx, dy, time) {
-    this.#move = { dx: (this.#move?.dx ?? 0) + dx, dy: (this.#move?.dy ?? 0) + dy, time };
+    if (!areFinite(dx, dy)) return;
+    this.#move = { dx: clampDelta((this.#move?.dx ?? 0) + dx), dy: clampDelta((this.#move?.dy ?? 0) + dy), time };
     this.onChange(false);
   }
 
@@ -110,7 +116,7 @@ export class Input {
    * @param {number} time
    */
   wheel(dx, dy, time) {
-    this.#addEdge({ kind: "wheel", dx, dy }, time);
+    if (areFinite(dx, dy)) this.#addEdge({ kind: "wheel", dx: clampDelta(dx), dy: clampDelta(dy) }, time);
   }
 
   /**
@@ -121,7 +127,7 @@ export class Input {
    * @param {number} time
    */
   tap(x, y, time) {
-    this.#addEdge({ kind: "tap", x: round(x), y: round(y) }, time);
+    if (areFinite(x, y)) this.#addEdge({ kind: "tap", x: round(x), y: round(y) }, time);
   }
 
   /**
@@ -141,6 +147,7 @@ export class Input {
    * @param {number} y
    */
   setStick(name, x, y) {
+    if (!areFinite(x, y)) return;
     this.sticks[name] = [round(x), round(y)];
     this.onChange(false);
   }
@@ -188,7 +195,7 @@ export class Input {
     this.#flushMove();
     const { keys, pointer, gamepad, sticks } = this;
     const fields = this.#unsentFields;
-    return { keys: [...keys], pointer, gamepad, sticks: { ...sticks }, fields, edges: this.#edges };
+    return { keys: keys.slice(-MAX_KEYS), pointer, gamepad, sticks: { ...sticks }, fields, edges: this.#edges };
   }
 
   /**
@@ -232,6 +239,20 @@ export class Input {
 /** @param {unknown} value */
 function isTooLarge(value) {
   return typeof value === "string" && new TextEncoder().encode(value).length > MAX_VALUE_BYTES;
+}
+
+/**
+ * Whether all are numbers that JSON can hold. Browsers report movement of some devices as NaN or undefined.
+ *
+ * @param {number[]} values
+ */
+function areFinite(...values) {
+  return values.every(Number.isFinite);
+}
+
+/** @param {number} value */
+function clampDelta(value) {
+  return Math.min(MAX_DELTA, Math.max(-MAX_DELTA, value));
 }
 
 /** @param {number} value */
