@@ -69,6 +69,22 @@ def test_typing_and_shortcuts_are_not_sent(visit: Opener, server: MockServer) ->
     assert page.input_value("#field-prompt") == "was d"
 
 
+def test_a_modifier_of_the_demo_is_a_key_like_any_other(visit: Opener, server: MockServer) -> None:
+    codes = ("ControlLeft", "AltLeft", "KeyW")
+    server.behavior.keys = [{"code": code, "label": code, "group": "move"} for code in codes]
+    page = live(visit(MJPEG))
+    page.evaluate("addEventListener('keydown', (event) => { window.prevented = event.defaultPrevented; })")
+    for code in codes:
+        page.keyboard.down(code)
+        assert page.evaluate("window.prevented")
+    server.wait_for(lambda: controls(server)[-1]["keys"] == list(codes), "all three keys")
+    page.keyboard.down("KeyC")
+    assert not page.evaluate("window.prevented"), "Control+Alt+C belongs to the browser"
+    for code in codes:
+        page.keyboard.up(code)
+    server.wait_for(lambda: controls(server)[-1]["keys"] == [], "no key")
+
+
 def test_losing_the_focus_releases_everything(visit: Opener, server: MockServer) -> None:
     page = live(visit())
     page.keyboard.down("KeyW")
