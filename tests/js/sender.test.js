@@ -8,6 +8,7 @@ import { FakeTime } from "./support.js";
 /** @extends {Emitter<{ open: null, message: object }>} */
 class FakeChannel extends Emitter {
   isOpen = true;
+  isCongested = false;
   /** @type {any[]} */
   sent = [];
 
@@ -46,6 +47,32 @@ test("a key press is sent at once, with the number of its message reported", () 
     [
       [1, "controls", 0, 20, ["KeyW"]],
       [1, "controls", 1, 20, []],
+    ],
+  );
+});
+
+test("while the network stalls, only urgent changes are sent, and movement adds up", () => {
+  const { time, input, channel, sender } = setUp();
+  sender.start();
+  channel.isCongested = true;
+  for (let n = 0; n < 100; n += 1) {
+    input.movePointer(1, 0, n);
+    time.advance(100);
+    sender.sendPresented({ viewer: null, clock: { offset: 0, uncertainty: 0 }, timing: false, frames: [] });
+  }
+  assert.equal(channel.sent.length, 0);
+  input.press("KeyW", 1);
+  assert.equal(channel.sent.length, 1);
+  input.movePointer(1, 0, 1);
+  time.advance(100);
+  channel.isCongested = false;
+  time.advance(16);
+  assert.deepEqual(
+    channel.sent.flatMap((message) => (message.edges ?? []).map((/** @type {any} */ edge) => [edge.kind, edge.dx])),
+    [
+      ["pointer_move", 100],
+      ["key_down", undefined],
+      ["pointer_move", 1],
     ],
   );
 });

@@ -60,6 +60,7 @@ class MockServer:
         self.alive: set[str] = set()
         self.action_seq: int | None = None
         self.acknowledged = -1
+        self.frames_sent = 0  # over MJPEG and WebCodecs
         self._changed = threading.Condition()
         self._sockets: set[WebSocket] = set()
         self._peers: dict[str, MockPeer] = {}
@@ -281,6 +282,7 @@ class MockServer:
             if self.behavior.shows_frames:
                 yield part(index, self.action_seq)
                 index += 1
+                self.frames_sent += 1
             await asyncio.sleep(1 / FPS)
 
     async def _video(self, socket: WebSocket) -> None:
@@ -304,6 +306,7 @@ class MockServer:
         while session in self.alive and not self._server.should_exit:
             await socket.send_bytes(packet(number, self.action_seq, usable=self.behavior.video != "garbage"))
             number += 1
+            self.frames_sent += 1
             await asyncio.sleep(1 / FPS)
         await socket.close(1001)
 

@@ -3,6 +3,9 @@ import { Backoff } from "./timing.js";
 
 /** @import { ServerMessage } from "./protocol.js" */
 
+/** More unsent bytes than this mean that the network stalls. */
+const MAX_UNSENT_BYTES = 32 * 1024;
+
 /**
  * Carries control messages: over the WebRTC data channel while it is open, else over a WebSocket. The WebSocket stays open
  * beside the data channel, so that no message is lost during a switch.
@@ -58,6 +61,14 @@ export class ControlChannel extends Emitter {
     const connection = this.#openConnection;
     connection?.send(JSON.stringify(message));
     return connection !== null;
+  }
+
+  /**
+   * Whether the network takes messages more slowly than they are sent. Those that a later one replaces should wait, so that
+   * they do not delay it.
+   */
+  get isCongested() {
+    return (this.#openConnection?.bufferedAmount ?? 0) > MAX_UNSENT_BYTES;
   }
 
   /** Closes the WebSocket. A data channel closes with its peer connection. */

@@ -5,7 +5,10 @@ import { PROTOCOL_VERSION } from "./protocol.js";
 const HEARTBEAT_MS = 500;
 const PING_MS = 1000;
 
-/** Sends the input: at once for an urgent change, once per animation frame for movement, and as a heartbeat. */
+/**
+ * Sends the input: at once for an urgent change, once per animation frame for movement, and as a heartbeat. While the network
+ * stalls, only urgent changes are sent.
+ */
 export class ControlSender {
   #input;
   #channel;
@@ -21,7 +24,7 @@ export class ControlSender {
 
   /**
    * @param {import("./input.js").Input} input
-   * @param {Pick<import("./channel.js").ControlChannel, "on" | "send">} channel
+   * @param {Pick<import("./channel.js").ControlChannel, "on" | "send" | "isCongested">} channel
    */
   constructor(input, channel) {
     this.#input = input;
@@ -49,7 +52,7 @@ export class ControlSender {
    */
   onInputChange(urgent) {
     if (urgent) this.flush();
-    else this.#frame ??= requestAnimationFrame(() => this.flush());
+    else this.#frame ??= requestAnimationFrame(() => this.#sendMovement());
   }
 
   /** Sends the state and the edges now. */
@@ -75,15 +78,23 @@ export class ControlSender {
 
   /** @param {Presented} body */
   sendPresented(body) {
-    this.#send("presented", body);
+    if (!this.#channel.isCongested) this.#send("presented", body);
+  }
+
+  /** Sends the movement since the last message; while the network stalls, it adds up. */
+  #sendMovement() {
+    this.#frame = null;
+    if (this.#channel.isCongested) this.onInputChange(false);
+    else this.flush();
   }
 
   #heartbeat() {
+    if (this.#channel.isCongested) return;
     if (performance.now() - this.#lastSent >= HEARTBEAT_MS / 2) this.flush();
   }
 
   #ping() {
-    this.#send("ping", { t: performance.now() });
+    if (!this.#channel.isCongested) this.#send("ping", { t: performance.now() });
   }
 
   /**
