@@ -111,11 +111,34 @@ test("changed fields are sent again on demand, until the session has them as its
 
 test("a value that is too large for a message is not sent", () => {
   const input = new Input();
-  assert.equal(input.setField("image", "x".repeat(48_001)), false);
-  assert.equal(input.setField("prompt", "x".repeat(48_000)), true);
+  assert.equal(input.setField("image", "x".repeat(700_000)), false);
+  assert.equal(input.setField("prompt", "\u0001".repeat(100_000)), true);
   input.resendFields();
-  assert.deepEqual(Object.keys(input.snapshot().fields), ["prompt"]);
+  assert.deepEqual(
+    input.longFields.map(([name]) => name),
+    ["prompt"],
+  );
   assert.deepEqual(Object.keys(input.changedFields), ["image", "prompt"]);
+});
+
+test("fields that do not fit into a message with the devices remain", () => {
+  const input = new Input();
+  const long = '"'.repeat(40_000);
+  input.setField("story", long);
+  input.setField("fog", 0.5);
+  input.setField("a", "x".repeat(10_000));
+  input.setField("b", "x".repeat(10_000));
+  assert.deepEqual(Object.keys(input.snapshot().fields), ["fog", "a"]);
+  input.onSent(true);
+  assert.deepEqual(
+    input.longFields.map(([name]) => name),
+    ["story"],
+    "the next message has room for b",
+  );
+  assert.deepEqual(Object.keys(input.snapshot().fields), ["b"]);
+  input.onFieldSent("story");
+  input.onSent(true);
+  assert.deepEqual([input.longFields, input.snapshot().fields], [[], {}]);
 });
 
 test("releasing everything adds no edges", () => {

@@ -122,6 +122,13 @@ class MockServer:
         assert self._loop is not None
         asyncio.run_coroutine_threadsafe(self._close_peers(), self._loop).result(5)
 
+    def drop_controls(self) -> None:
+        """Close every WebSocket of the controls and every data channel; the sessions stay."""
+        assert self._loop is not None
+        for socket in list(self._sockets):
+            asyncio.run_coroutine_threadsafe(socket.close(1012), self._loop).result(5)
+        self.drop_connections()
+
     def end_sessions(self) -> None:
         """End all sessions and their video, as after an idle timeout."""
         self.alive.clear()

@@ -268,6 +268,30 @@ def test_enter_sends_the_prompt_without_a_line_break(visit: Opener, server: Mock
     assert prompt.input_value() == "lava"
 
 
+@pytest.mark.parametrize("query", ["", MJPEG])
+def test_a_long_text_is_sent_beside_the_keys_and_again_after_a_reconnection(
+    visit: Opener, server: MockServer, query: str
+) -> None:
+    fields = {"type": "object", "properties": {name: {"type": "string", "default": ""} for name in ("story", "plot")}}
+    server.behavior.fields = fields
+    long = '"' * 40_000
+    page = live(visit(query))
+    page.get_by_label("Story").fill(long)
+    page.get_by_label("Plot").fill(long)
+    server.wait_for(lambda: server.fields() == {"story": long, "plot": long}, "both texts")
+    before = len(server.messages)
+    server.drop_controls()
+    server.wait_for(lambda: sent_fields(server, before) >= {"story", "plot"}, "both texts again")
+    assert not [message for message in controls(server) if message["fields"] and "keys" in message]
+    page.locator("#stage").focus()
+    page.keyboard.press("KeyW")
+    server.wait_for(lambda: len(server.edges()) == 2, "the key")
+
+
+def sent_fields(server: MockServer, start: int) -> set[str]:
+    return {name for message in server.messages[start:] for name in message.get("fields", ())}
+
+
 def test_a_small_image_is_sent_as_a_data_url(visit: Opener, server: MockServer) -> None:
     page = live(visit(MJPEG))
     page.set_input_files("#field-image", files=[png(b"\x89PNG dot")])
@@ -277,12 +301,12 @@ def test_a_small_image_is_sent_as_a_data_url(visit: Opener, server: MockServer) 
 
 def test_a_large_image_takes_effect_at_the_reset(visit: Opener, server: MockServer) -> None:
     page = live(visit(MJPEG))
-    page.set_input_files("#field-image", files=[png(bytes(60_000))])
+    page.set_input_files("#field-image", files=[png(bytes(600_000))])
     expect(page.locator(".toast")).to_contain_text("First frame takes effect at the next reset.")
     page.click("#reset")
     server.wait_for(lambda: server.count("POST", "/reset") == 1, "the reset")
     context = server.calls[-1][2]["context"]
-    assert len(context["image"]) > 80_000
+    assert len(context["image"]) > 800_000
     assert context["theme"] == "stone"
     assert server.fields() == {}
 

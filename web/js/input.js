@@ -1,3 +1,5 @@
+import { byteLength } from "./channel.js";
+
 /** @import { Edge, EdgeBody, GamepadState, InputState, PointerState } from "./protocol.js" */
 
 /** Maximum number of edges in a message; beyond it, the oldest are dropped. */
@@ -6,8 +8,10 @@ const MAX_EDGES = 256;
 const MAX_KEYS = 32;
 /** Maximum movement of an edge, in CSS pixels. */
 const MAX_DELTA = 100_000;
-/** A message has at most 64 KiB. A longer value, such as an image, is sent with the context of a reset only. */
-const MAX_VALUE_BYTES = 48_000;
+/** Maximum size of the fields that are sent together with the devices. Longer ones are sent on their own. */
+const MAX_FIELDS_BYTES = 16 * 1024;
+/** A message has at most 640 KiB. A longer value, such as an image, is sent with the context of a reset only. */
+const MAX_VALUE_BYTES = 639 * 1024;
 
 /**
  * State of the input devices and the form, and the edges since the last message.
@@ -194,7 +198,7 @@ export class Input {
   snapshot() {
     this.#flushMove();
     const { keys, pointer, gamepad, sticks } = this;
-    const fields = this.#unsentFields;
+    const fields = this.#shortFields();
     return { keys: keys.slice(-MAX_KEYS), pointer, gamepad, sticks: { ...sticks }, fields, edges: this.#edges };
   }
 
@@ -206,7 +210,34 @@ export class Input {
    */
   onSent(delivered) {
     this.#edges = [];
-    if (delivered) this.#unsentFields = {};
+    if (delivered) for (const name of Object.keys(this.#shortFields())) this.onFieldSent(name);
+  }
+
+  /** @returns {[name: string, value: unknown][]} unsent fields, each of which takes a message of its own */
+  get longFields() {
+    const short = this.#shortFields();
+    return Object.entries(this.#unsentFields).filter(([name]) => !(name in short));
+  }
+
+  /**
+   * Call when a field was sent.
+   *
+   * @param {string} name
+   */
+  onFieldSent(name) {
+    delete this.#unsentFields[name];
+  }
+
+  /** Unsent fields that fit into a message with the devices. */
+  #shortFields() {
+    let room = MAX_FIELDS_BYTES;
+    const entries = Object.entries(this.#unsentFields).filter(([name, value]) => {
+      const size = sizeOf(name) + sizeOf(value);
+      if (size > room) return false;
+      room -= size;
+      return true;
+    });
+    return Object.fromEntries(entries);
   }
 
   /**
@@ -238,7 +269,16 @@ export class Input {
 
 /** @param {unknown} value */
 function isTooLarge(value) {
-  return typeof value === "string" && new TextEncoder().encode(value).length > MAX_VALUE_BYTES;
+  return sizeOf(value) > MAX_VALUE_BYTES;
+}
+
+/**
+ * Returns the size of a value in a message.
+ *
+ * @param {unknown} value
+ */
+function sizeOf(value) {
+  return byteLength(JSON.stringify(value) ?? "");
 }
 
 /**

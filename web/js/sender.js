@@ -63,9 +63,18 @@ export class ControlSender {
     const seq = this.#send("controls", { t: performance.now(), ...body });
     this.#input.onSent(seq !== null);
     if (seq === null) return;
+    this.#sendLongFields();
     this.#lastSent = performance.now();
     for (const edge of body.edges) {
       if (edge.kind === "key_down") this.onPress(seq, edge.t);
+    }
+  }
+
+  /** Sends long fields, each on its own, so that a field that cannot be sent now holds up nothing else. */
+  #sendLongFields() {
+    for (const [name, value] of this.#input.longFields) {
+      const seq = this.#send("controls", { t: performance.now(), fields: { [name]: value } });
+      if (seq !== null) this.#input.onFieldSent(name);
     }
   }
 

@@ -137,6 +137,24 @@ def test_too_much_text_is_refused_whether_it_counts_in_characters_or_bytes():
     assert refusal(exact.replace('""', f'"{"ü" * (room // 2 + 1)}"')) == ("too_large", None, None)
 
 
+def test_the_text_of_fields_is_limited_by_their_demo():
+    fields = {"story": '"' * 100_000, "plot": "\u0001" * 10_000}
+    assert parse_message(json.dumps(controls(fields=fields))).fields == fields
+    assert parse_message(controls(fields={"story": "ü" * 200_000})).fields["story"] == "ü" * 200_000
+
+
+@pytest.mark.parametrize("value", [[1] * 40_000, {f"{n}": 1 for n in range(12_000)}, [[[]]] * 12_000, ['"'] * 17_000])
+def test_much_structure_is_refused_before_it_is_parsed(value, monkeypatch):
+    text = json.dumps(controls(fields={"a": value}))
+    monkeypatch.setattr("realtime_engine.infra.controls.parsing._loads", None)
+    assert refusal(text) == ("too_large", None, None)
+
+
+def test_a_long_text_that_is_no_json_is_refused():
+    for text in ('"' + '\\"' * 200_000, '{"v": 1, "a": "' + "x" * 100_000, "x" * 100_000):
+        assert refusal(text)[0] in ("bad_message", "too_large")
+
+
 def test_text_that_is_nested_too_deeply_is_refused():
     assert refusal("[" * 60_000)[0] == "too_large"
     deep = '{"v":1,"type":"controls","seq":1,"fields":{"a":' + "[" * 500 + "]" * 500 + "}}"

@@ -20,8 +20,10 @@ from .schema import (
     error_message,
 )
 
-MAX_MESSAGE_BYTES = 64 * 1024
+MAX_MESSAGE_BYTES = 640 * 1024  # a field of 100,000 characters fits, however they are escaped
+MAX_STRUCTURE_CHARACTERS = 64 * 1024  # besides the contents of strings; the cost of a message grows with it
 _MAX_PROBLEMS = 8
+_DECODER = json.JSONDecoder()
 _MAX_DIGITS = 20
 _MAX_PASSES = 4  # a fault may hide others
 _HEADER = ("v", "type", "seq")
@@ -153,7 +155,7 @@ def _dump(message: object) -> str:
     if not isinstance(message, Mapping):
         raise MessageRefused(MessageFault("bad_message", f"expected a JSON object, got {type(message).__name__}"))
     try:
-        return json.dumps(dict(message))
+        return json.dumps(dict(message), ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise MessageRefused(MessageFault("bad_message", f"not JSON: {error}")) from None
 
@@ -161,7 +163,22 @@ def _dump(message: object) -> str:
 def _load(text: str) -> object:
     if len(text) > MAX_MESSAGE_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_MESSAGE_BYTES:
         raise MessageRefused(MessageFault("too_large", f"expected at most {MAX_MESSAGE_BYTES} bytes of JSON text"))
+    if len(text) > MAX_STRUCTURE_CHARACTERS and _has_much_structure(text):
+        detail = f"expected at most {MAX_STRUCTURE_CHARACTERS} characters of JSON besides the contents of strings"
+        raise MessageRefused(MessageFault("too_large", detail))
     return _loads(text, UnusableNumber)
+
+
+def _has_much_structure(text: str) -> bool:
+    """Whether ``text`` has more than the allowed characters besides the contents of strings."""
+    count = at = 0
+    while count <= MAX_STRUCTURE_CHARACTERS and (start := text.find('"', at)) >= 0:
+        count += start - at + 2
+        try:
+            _, at = _DECODER.raw_decode(text, start)
+        except ValueError:  # not JSON from here on, which is reported later
+            return False
+    return count + len(text) - at > MAX_STRUCTURE_CHARACTERS
 
 
 class UnusableNumber:
