@@ -16,6 +16,8 @@
  * @typedef {{ width: number | null, height: number | null }} VideoSize pixels, null where the demo declares none
  *
  * @typedef {object} Demo answer to `GET /api/demo`
+ * @property {number} received when it was received, milliseconds of `performance.now()`; not part of the answer
+ * @property {string} revision changes with the demo and with the page
  * @property {string} name
  * @property {string} title
  * @property {string} [description]
@@ -154,7 +156,8 @@ async function readProblem(response) {
  * @returns {Promise<Demo>}
  */
 export async function getDemo() {
-  return (await request("GET", resolve("api/demo"))).json();
+  const demo = await (await request("GET", resolve("api/demo"))).json();
+  return { ...demo, received: performance.now() };
 }
 
 /**

@@ -146,8 +146,8 @@ export class DemoPage {
     session.on("invalid", (problem) => this.#askForFields(problem));
     session.on("event", (event) => this.#onEvent(event));
     this.#channel.on("message", (message) => this.#onMessage(message));
-    const { video_input: videoInput, ice_servers: iceServers, recording } = this.#demo;
-    if (videoInput && Camera.isAvailable(this.#demo)) new Camera(iceServers, videoInput.max_side, session).listen();
+    const { video_input: videoInput, recording } = this.#demo;
+    if (videoInput && Camera.isAvailable(this.#demo)) new Camera(this.#demo, videoInput.max_side, session).listen();
     if (!recording) return;
     const recorder = new Recorder(session, (text) => this.#toasts.show(text));
     recorder.listen();
