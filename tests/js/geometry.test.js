@@ -34,6 +34,10 @@ for (const [box, clientX, clientY, x, y] of /** @type {[typeof WIDE, number, num
   });
 }
 
+test("a box without an area has no positions", () => {
+  assert.equal(positionIn({ left: 0, top: 0, width: 0, height: 0 }, 2, 10, 10), null);
+});
+
 for (const [width, height, maxSide, expected] of /** @type {[number, number, number, [number, number]][]} */ ([
   [1920, 1080, 640, [640, 360]],
   [320, 241, 640, [320, 242]],

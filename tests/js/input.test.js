@@ -55,6 +55,38 @@ test("a message has at most 256 edges, the newest ones", () => {
   assert.deepEqual([edges.length, edges[0].seq, edges.at(-1)?.seq], [256, 44, 299]);
 });
 
+test("numbers that JSON cannot hold are not sent", () => {
+  const input = new Input();
+  input.addStick("move");
+  for (const [x, y] of [
+    [Number.NaN, 0],
+    [0, Infinity],
+    [/** @type {any} */ (undefined), 0],
+  ]) {
+    input.setPointer(x, y);
+    input.movePointer(x, y, 1);
+    input.wheel(x, y, 1);
+    input.tap(x, y, 1);
+    input.setStick("move", x, y);
+  }
+  const { pointer, sticks, edges } = input.snapshot();
+  assert.deepEqual([pointer, sticks, edges], [{ buttons: 0, x: 0.5, y: 0.5 }, { move: [0, 0] }, []]);
+});
+
+test("movement and keys are within the limits of a message", () => {
+  const input = new Input();
+  input.movePointer(-90_000, 0, 1);
+  input.movePointer(-90_000, 0, 2);
+  input.wheel(0, 1e6, 3);
+  for (let n = 0; n < 40; n += 1) input.press(`Key${n}`, 4);
+  const { keys, edges } = input.snapshot();
+  assert.deepEqual(edges.slice(0, 2), [
+    { seq: 0, t: 2, kind: "pointer_move", dx: -100_000, dy: 0 },
+    { seq: 1, t: 3, kind: "wheel", dx: 0, dy: 100_000 },
+  ]);
+  assert.deepEqual([keys.length, keys[0], keys.at(-1)], [32, "Key8", "Key39"]);
+});
+
 test("edges that were not delivered are dropped, fields stay unsent", () => {
   const input = new Input();
   input.press("KeyW", 1);
@@ -79,11 +111,34 @@ test("changed fields are sent again on demand, until the session has them as its
 
 test("a value that is too large for a message is not sent", () => {
   const input = new Input();
-  assert.equal(input.setField("image", "x".repeat(48_001)), false);
-  assert.equal(input.setField("prompt", "x".repeat(48_000)), true);
+  assert.equal(input.setField("image", "x".repeat(700_000)), false);
+  assert.equal(input.setField("prompt", "\u0001".repeat(100_000)), true);
   input.resendFields();
-  assert.deepEqual(Object.keys(input.snapshot().fields), ["prompt"]);
+  assert.deepEqual(
+    input.longFields.map(([name]) => name),
+    ["prompt"],
+  );
   assert.deepEqual(Object.keys(input.changedFields), ["image", "prompt"]);
+});
+
+test("fields that do not fit into a message with the devices remain", () => {
+  const input = new Input();
+  const long = '"'.repeat(40_000);
+  input.setField("story", long);
+  input.setField("fog", 0.5);
+  input.setField("a", "x".repeat(10_000));
+  input.setField("b", "x".repeat(10_000));
+  assert.deepEqual(Object.keys(input.snapshot().fields), ["fog", "a"]);
+  input.onSent(true);
+  assert.deepEqual(
+    input.longFields.map(([name]) => name),
+    ["story"],
+    "the next message has room for b",
+  );
+  assert.deepEqual(Object.keys(input.snapshot().fields), ["b"]);
+  input.onFieldSent("story");
+  input.onSent(true);
+  assert.deepEqual([input.longFields, input.snapshot().fields], [[], {}]);
 });
 
 test("releasing everything adds no edges", () => {

@@ -21,14 +21,18 @@ class FakeElement extends EventTarget {
 
 beforeEach(() => replace(globalThis, "Element", FakeElement));
 
-/** @param {string} [tag] of the focused element */
-function setUp(tag = "div") {
+/**
+ * @param {string} [tag] of the focused element
+ * @param {string[]} [modifiers] further keys of the demo
+ */
+function setUp(tag = "div", modifiers = []) {
   const input = new Input();
   const target = new FakeElement(tag);
   new Keyboard(input, {
     keys: [
       { code: "KeyW", label: "Forward" },
       { code: "Space", label: "Jump" },
+      ...modifiers.map((code) => ({ code, label: code })),
     ],
     aliases: { ArrowUp: "KeyW" },
   }).listen(/** @type {any} */ (target));
@@ -64,6 +68,42 @@ for (const modifier of ["ctrlKey", "metaKey", "altKey"]) {
   });
 }
 
+for (const [flag, code] of [
+  ["ctrlKey", "ControlLeft"],
+  ["altKey", "AltRight"],
+  ["metaKey", "MetaLeft"],
+]) {
+  test(`${code} is read if the demo uses it, and so are its other keys while it is held`, () => {
+    const { input, send } = setUp("div", [code]);
+    assert(send("keydown", code, { [flag]: true }));
+    assert(send("keydown", "KeyW", { [flag]: true }));
+    assert.deepEqual(input.keys, [code, "KeyW"]);
+    assert.equal(send("keydown", "KeyC", { [flag]: true }), false, "a shortcut of the browser");
+    assert(send("keyup", code));
+    assert.deepEqual(input.keys, ["KeyW"]);
+  });
+
+  test(`${code} is left to the browser if the demo does not use it`, () => {
+    const { input, send } = setUp();
+    assert.equal(send("keydown", code, { [flag]: true }), false);
+    assert.deepEqual(input.keys, []);
+  });
+}
+
+test("a modifier that the demo does not use makes a shortcut, whatever else is held", () => {
+  const { input, send } = setUp("div", ["ControlLeft"]);
+  send("keydown", "ControlLeft", { ctrlKey: true });
+  assert.equal(send("keydown", "KeyW", { ctrlKey: true, altKey: true }), false);
+  assert.deepEqual(input.keys, ["ControlLeft"]);
+});
+
+test("a modifier of the other side makes a shortcut", () => {
+  const { input, send } = setUp("div", ["ControlLeft"]);
+  assert.equal(send("keydown", "ControlRight", { ctrlKey: true }), false);
+  assert.equal(send("keydown", "KeyW", { ctrlKey: true }), false);
+  assert.deepEqual(input.keys, []);
+});
+
 test("a text control keeps all keys", () => {
   const { input, send } = setUp("textarea");
   assert.equal(send("keydown", "KeyW"), false);
@@ -90,6 +130,7 @@ for (const [code, name] of [
   ["Digit1", "1"],
   ["ArrowUp", "↑"],
   ["ShiftLeft", "Shift"],
+  ["AltLeft", "Alt"],
   ["Space", "Space"],
 ]) {
   test(`the legend shows ${code} as ${name}`, () => {

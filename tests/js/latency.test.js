@@ -31,6 +31,13 @@ test("a press without a frame for 5 s is dropped", () => {
   assert.equal(latency.median, null);
 });
 
+test("presses that no frame shows are bounded", () => {
+  const latency = withPresses(
+    ...Array.from({ length: 1000 }, (_, seq) => /** @type {[number, number]} */ ([seq, seq])),
+  );
+  assert.equal(latency.addFrame(1000, 1000)?.seq, 936);
+});
+
 test("cleared presses are not measured, samples stay", () => {
   const latency = withPresses([7, 100]);
   latency.addFrame(7, 150);

@@ -8,13 +8,18 @@ import { FakeTime } from "./support.js";
 /** @extends {Emitter<{ open: null, message: object }>} */
 class FakeChannel extends Emitter {
   isOpen = true;
+  isCongested = false;
   /** @type {any[]} */
   sent = [];
 
-  /** @param {object} message */
+  /** Fields of a message that can be sent without keys. */
+  maxFields = Number.POSITIVE_INFINITY;
+
+  /** @param {any} message */
   send(message) {
-    if (this.isOpen) this.sent.push(message);
-    return this.isOpen;
+    const isSent = this.isOpen && ("keys" in message || Object.keys(message.fields ?? {}).length <= this.maxFields);
+    if (isSent) this.sent.push(message);
+    return isSent;
   }
 
   /** @param {string} type */
@@ -46,6 +51,32 @@ test("a key press is sent at once, with the number of its message reported", () 
     [
       [1, "controls", 0, 20, ["KeyW"]],
       [1, "controls", 1, 20, []],
+    ],
+  );
+});
+
+test("while the network stalls, only urgent changes are sent, and movement adds up", () => {
+  const { time, input, channel, sender } = setUp();
+  sender.start();
+  channel.isCongested = true;
+  for (let n = 0; n < 100; n += 1) {
+    input.movePointer(1, 0, n);
+    time.advance(100);
+    sender.sendPresented({ viewer: null, clock: { offset: 0, uncertainty: 0 }, timing: false, frames: [] });
+  }
+  assert.equal(channel.sent.length, 0);
+  input.press("KeyW", 1);
+  assert.equal(channel.sent.length, 1);
+  input.movePointer(1, 0, 1);
+  time.advance(100);
+  channel.isCongested = false;
+  time.advance(16);
+  assert.deepEqual(
+    channel.sent.flatMap((message) => (message.edges ?? []).map((/** @type {any} */ edge) => [edge.kind, edge.dx])),
+    [
+      ["pointer_move", 100],
+      ["key_down", undefined],
+      ["pointer_move", 1],
     ],
   );
 });
@@ -114,6 +145,33 @@ test("a new connection receives the state and all changed fields", () => {
       ["ping", 2, undefined],
     ],
   );
+});
+
+test("each long field is a message of its own, also on a new connection", () => {
+  const { input, channel, sender } = setUp();
+  sender.start();
+  const long = '"'.repeat(40_000);
+  input.setField("story", long);
+  input.setField("plot", long);
+  channel.sent = [];
+  channel.emit("open", null);
+  const fields = channel.sent.filter(({ type }) => type === "controls").map((message) => message.fields);
+  assert.deepEqual(fields, [{}, { story: long }, { plot: long }]);
+  assert.equal("keys" in channel.sent[1], false, "the devices keep their state");
+});
+
+test("a long field that cannot be sent now holds up no key and is sent later", () => {
+  const { input, channel, sender } = setUp();
+  channel.maxFields = 0;
+  input.setField("story", "x".repeat(40_000));
+  input.press("KeyW", 1);
+  assert.deepEqual(
+    channel.sent.map(({ keys }) => keys),
+    [[], ["KeyW"]],
+  );
+  channel.maxFields = 1;
+  sender.flush();
+  assert.deepEqual(Object.keys(channel.sent[3].fields), ["story"]);
 });
 
 test("a blur sends the last edges, then releases everything", () => {

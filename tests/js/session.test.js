@@ -154,7 +154,7 @@ function setUp({ forced, transports = ["webrtc", "webcodecs", "mjpeg"], invitati
     viewers.push(viewer);
     return viewer;
   };
-  const demo = /** @type {any} */ ({ transports, ice_servers: [] });
+  const demo = /** @type {any} */ ({ transports, ice_servers: [], received: Number.POSITIVE_INFINITY });
   const session = new Session(
     demo,
     /** @type {any} */ (channel),

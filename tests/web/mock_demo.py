@@ -66,6 +66,7 @@ def describe(fields: dict[str, Any] | None, keys: list[dict[str, str]], pointer:
         "defaults": {},
     }
     return {
+        "revision": "1",
         "name": "maze",
         "title": "The Maze",
         "description": "A first-person world, rendered live by the engine. Each session has its own copy.",

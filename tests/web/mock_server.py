@@ -44,6 +44,8 @@ class Behavior:
     video: str = "serve"  # "serve", "refuse" or "garbage" (cannot be decoded)
     keys: list[dict[str, str]] = field(default_factory=lambda: KEYS)
     pointer: str | None = "lock"
+    sized: bool = True  # whether the demo declares the size of its frames
+    shows_frames: bool = True  # whether the MJPEG stream has frames
     page: str | None = None
     recording: str | None = None  # "serve", or the reason for which a recording stops
 
@@ -58,6 +60,7 @@ class MockServer:
         self.alive: set[str] = set()
         self.action_seq: int | None = None
         self.acknowledged = -1
+        self.frames_sent = 0  # over MJPEG and WebCodecs
         self._changed = threading.Condition()
         self._sockets: set[WebSocket] = set()
         self._peers: dict[str, MockPeer] = {}
@@ -119,6 +122,13 @@ class MockServer:
         assert self._loop is not None
         asyncio.run_coroutine_threadsafe(self._close_peers(), self._loop).result(5)
 
+    def drop_controls(self) -> None:
+        """Close every WebSocket of the controls and every data channel; the sessions stay."""
+        assert self._loop is not None
+        for socket in list(self._sockets):
+            asyncio.run_coroutine_threadsafe(socket.close(1012), self._loop).result(5)
+        self.drop_connections()
+
     def end_sessions(self) -> None:
         """End all sessions and their video, as after an idle timeout."""
         self.alive.clear()
@@ -177,6 +187,8 @@ class MockServer:
         more = {"state": state, "progress": progress, "error": self.behavior.load_error}
         context = {"required_context": self.behavior.required_context, "transports": self.behavior.transports}
         more["recording"] = self.behavior.recording is not None
+        if not self.behavior.sized:
+            more["video"] = {"width": None, "height": None, "fps": FPS}
         return JSONResponse({**described, **more, **context, "page": self.behavior.page})
 
     async def _create(self, request: Request) -> Response:
@@ -288,8 +300,10 @@ class MockServer:
         yield b"--frame\r\n"
         index = 0
         while session in self.alive and not self._server.should_exit:
-            yield part(index, self.action_seq)
-            index += 1
+            if self.behavior.shows_frames:
+                yield part(index, self.action_seq)
+                index += 1
+                self.frames_sent += 1
             await asyncio.sleep(1 / FPS)
 
     async def _video(self, socket: WebSocket) -> None:
@@ -313,6 +327,7 @@ class MockServer:
         while session in self.alive and not self._server.should_exit:
             await socket.send_bytes(packet(number, self.action_seq, usable=self.behavior.video != "garbage"))
             number += 1
+            self.frames_sent += 1
             await asyncio.sleep(1 / FPS)
         await socket.close(1001)
 

@@ -69,6 +69,22 @@ def test_typing_and_shortcuts_are_not_sent(visit: Opener, server: MockServer) ->
     assert page.input_value("#field-prompt") == "was d"
 
 
+def test_a_modifier_of_the_demo_is_a_key_like_any_other(visit: Opener, server: MockServer) -> None:
+    codes = ("ControlLeft", "AltLeft", "KeyW")
+    server.behavior.keys = [{"code": code, "label": code, "group": "move"} for code in codes]
+    page = live(visit(MJPEG))
+    page.evaluate("addEventListener('keydown', (event) => { window.prevented = event.defaultPrevented; })")
+    for code in codes:
+        page.keyboard.down(code)
+        assert page.evaluate("window.prevented")
+    server.wait_for(lambda: controls(server)[-1]["keys"] == list(codes), "all three keys")
+    page.keyboard.down("KeyC")
+    assert not page.evaluate("window.prevented"), "Control+Alt+C belongs to the browser"
+    for code in codes:
+        page.keyboard.up(code)
+    server.wait_for(lambda: controls(server)[-1]["keys"] == [], "no key")
+
+
 def test_losing_the_focus_releases_everything(visit: Opener, server: MockServer) -> None:
     page = live(visit())
     page.keyboard.down("KeyW")
@@ -112,6 +128,45 @@ def test_the_pointer_position_is_sent_if_the_demo_reads_it(visit: Opener, server
     down = next(m for m in controls(server) if any(edge["kind"] == "button_down" for edge in m["edges"]))
     assert down["pointer"] == {"buttons": 2, "x": pytest.approx(0.5, abs=0.01), "y": pytest.approx(0.25, abs=0.01)}
     assert controls(server)[-1]["pointer"]["buttons"] == 0
+
+
+def test_a_demo_without_a_picture_size_gets_positions_from_its_first_frame_on(
+    visit: Opener, server: MockServer
+) -> None:
+    server.behavior.pointer = "position"
+    server.behavior.sized = server.behavior.shows_frames = False
+    page = visit(MJPEG)
+    server.wait_for(lambda: bool(controls(server)), "the first state")
+    box = page.locator("#stage").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] / 4, box["y"] + box["height"] / 4)
+    page.keyboard.press("KeyW")
+    server.wait_for(lambda: len(server.edges()) >= 2, "the key")
+    assert all(message["pointer"] == {"buttons": 0, "x": 0.5, "y": 0.5} for message in controls(server))
+    server.behavior.shows_frames = True
+    live(page)
+    box = page.locator("#stage").bounding_box()
+    assert box is not None and box["width"] / box["height"] == pytest.approx(640 / 360, rel=0.01)
+    page.mouse.move(box["x"] + box["width"] / 4, box["y"] + box["height"] * 3 / 4)
+    at = {"buttons": 0, "x": pytest.approx(0.25, abs=0.01), "y": pytest.approx(0.75, abs=0.01)}
+    server.wait_for(lambda: controls(server)[-1]["pointer"] == at, "the position")
+
+
+ERASER = """([kind, buttons]) => {
+    const event = { pointerType: "pen", pointerId: 1, bubbles: true, button: 5, buttons };
+    document.getElementById("stage").dispatchEvent(new PointerEvent(kind, event));
+}"""
+
+
+def test_a_button_that_the_protocol_does_not_know_is_not_sent(visit: Opener, server: MockServer) -> None:
+    server.behavior.pointer = "position"
+    page = live(visit(MJPEG))
+    for kind, buttons in (("pointerdown", 33), ("pointerup", 0)):
+        page.evaluate(ERASER, [kind, buttons])
+    page.keyboard.press("KeyW")
+    server.wait_for(lambda: len(server.edges()) >= 2, "the key")
+    assert {edge["kind"] for edge in server.edges()} == {"key_down", "key_up"}
+    assert all(message["pointer"]["buttons"] in (0, 1) for message in controls(server))
 
 
 def test_keys_are_sent_after_a_click_on_a_control(visit: Opener, server: MockServer) -> None:
@@ -213,6 +268,30 @@ def test_enter_sends_the_prompt_without_a_line_break(visit: Opener, server: Mock
     assert prompt.input_value() == "lava"
 
 
+@pytest.mark.parametrize("query", ["", MJPEG])
+def test_a_long_text_is_sent_beside_the_keys_and_again_after_a_reconnection(
+    visit: Opener, server: MockServer, query: str
+) -> None:
+    fields = {"type": "object", "properties": {name: {"type": "string", "default": ""} for name in ("story", "plot")}}
+    server.behavior.fields = fields
+    long = '"' * 40_000
+    page = live(visit(query))
+    page.get_by_label("Story").fill(long)
+    page.get_by_label("Plot").fill(long)
+    server.wait_for(lambda: server.fields() == {"story": long, "plot": long}, "both texts")
+    before = len(server.messages)
+    server.drop_controls()
+    server.wait_for(lambda: sent_fields(server, before) >= {"story", "plot"}, "both texts again")
+    assert not [message for message in controls(server) if message["fields"] and "keys" in message]
+    page.locator("#stage").focus()
+    page.keyboard.press("KeyW")
+    server.wait_for(lambda: len(server.edges()) == 2, "the key")
+
+
+def sent_fields(server: MockServer, start: int) -> set[str]:
+    return {name for message in server.messages[start:] for name in message.get("fields", ())}
+
+
 def test_a_small_image_is_sent_as_a_data_url(visit: Opener, server: MockServer) -> None:
     page = live(visit(MJPEG))
     page.set_input_files("#field-image", files=[png(b"\x89PNG dot")])
@@ -222,12 +301,12 @@ def test_a_small_image_is_sent_as_a_data_url(visit: Opener, server: MockServer) 
 
 def test_a_large_image_takes_effect_at_the_reset(visit: Opener, server: MockServer) -> None:
     page = live(visit(MJPEG))
-    page.set_input_files("#field-image", files=[png(bytes(60_000))])
+    page.set_input_files("#field-image", files=[png(bytes(600_000))])
     expect(page.locator(".toast")).to_contain_text("First frame takes effect at the next reset.")
     page.click("#reset")
     server.wait_for(lambda: server.count("POST", "/reset") == 1, "the reset")
     context = server.calls[-1][2]["context"]
-    assert len(context["image"]) > 80_000
+    assert len(context["image"]) > 800_000
     assert context["theme"] == "stone"
     assert server.fields() == {}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -26,6 +27,29 @@ FIRST_PART_ONLY = """
 
 
 # -- video
+
+HIDE = """() => {
+  window.waiting = [];
+  window.requestAnimationFrame = (callback) => window.waiting.push(callback);
+}"""
+
+
+@pytest.mark.parametrize("query", [MJPEG, WEBCODECS])
+def test_a_hidden_page_queues_no_callbacks_and_sends_no_burst(visit: Opener, server: MockServer, query: str) -> None:
+    server.behavior.transports = ALL
+    page = live(visit(query))
+    page.evaluate(HIDE)
+    sent = server.frames_sent
+    server.wait_for(lambda: server.frames_sent >= sent + 60, "60 frames")
+    assert page.evaluate("window.waiting.length") <= 2, "one of the viewer and one of the controls"
+    before = len(reports(server))
+    page.evaluate("for (const callback of window.waiting.splice(0)) callback(performance.now())")
+    server.wait_for(lambda: len(reports(server)) > before, "a report")
+    assert len(reports(server)[before:]) == 1
+
+
+def reports(server: MockServer) -> list[Any]:
+    return [message for message in server.messages if message["type"] == "presented"]
 
 
 def test_video_over_webrtc(visit: Opener, server: MockServer) -> None:

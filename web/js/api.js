@@ -13,9 +13,11 @@
  * @property {import("./schema.js").Schema | null} fields JSON Schema of the fields
  * @property {Record<string, unknown>} defaults values of the fields
  *
- * @typedef {{ width: number, height: number }} VideoSize pixels
+ * @typedef {{ width: number | null, height: number | null }} VideoSize pixels, null where the demo declares none
  *
  * @typedef {object} Demo answer to `GET /api/demo`
+ * @property {number} received when it was received, milliseconds of `performance.now()`; not part of the answer
+ * @property {string} revision changes with the demo and with the page
  * @property {string} name
  * @property {string} title
  * @property {string} [description]
@@ -161,7 +163,8 @@ async function readProblem(response) {
  * @returns {Promise<Demo>}
  */
 export async function getDemo(invitation = null) {
-  return (await request("GET", resolve("api/demo"), { token: invitation ?? undefined })).json();
+  const demo = await (await request("GET", resolve("api/demo"), { token: invitation ?? undefined })).json();
+  return { ...demo, received: performance.now() };
 }
 
 /**

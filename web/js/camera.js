@@ -1,4 +1,5 @@
 import { messageOf, Problem } from "./api.js";
+import { refreshDemo } from "./demo_watch.js";
 import { byId } from "./dom.js";
 import { openCamera, openFile } from "./source.js";
 import { Backoff, sleep } from "./timing.js";
@@ -11,7 +12,7 @@ const IDLE = "Not sending";
 
 /** The panel that sends the user's own video to the session. */
 export class Camera {
-  #iceServers;
+  #demo;
   #maxSide;
   #session;
   #selfView = byId("self-view", HTMLVideoElement);
@@ -20,12 +21,12 @@ export class Camera {
   #abort = new AbortController();
 
   /**
-   * @param {RTCIceServer[]} iceServers
+   * @param {Demo} demo
    * @param {number} maxSide longest side of the video in pixels
    * @param {import("./session.js").Session} session
    */
-  constructor(iceServers, maxSide, session) {
-    this.#iceServers = iceServers;
+  constructor(demo, maxSide, session) {
+    this.#demo = demo;
     this.#maxSide = maxSide;
     this.#session = session;
   }
@@ -119,7 +120,9 @@ export class Camera {
    */
   async #publish(source, grant, signal, onConnected) {
     if (!grant.whip) throw new Error("This session takes no video");
-    const publisher = new WhipPublisher(this.#iceServers, grant.token);
+    await refreshDemo(this.#demo);
+    signal.throwIfAborted();
+    const publisher = new WhipPublisher(this.#demo.ice_servers, grant.token);
     const stop = () => publisher.stop();
     signal.addEventListener("abort", stop, { once: true });
     try {

@@ -3,9 +3,14 @@ import { Backoff, Deferred } from "./timing.js";
 
 /** @import { ServerMessage } from "./protocol.js" */
 
+/** Maximum size of a message of a data channel (RFC 8841, section 6.1). */
+const MAX_DATA_BYTES = 64 * 1024;
+/** More unsent bytes than this mean that the network stalls. */
+const MAX_UNSENT_BYTES = 32 * 1024;
+
 /**
  * Carries control messages: over the WebRTC data channel while it is open, else over a WebSocket. The WebSocket stays open
- * beside the data channel, so that no message is lost during a switch.
+ * beside the data channel, for messages that are too long for that, and so that no message is lost during a switch.
  *
  * Events: `open` (another connection is used from now on: send the whole state), `message`.
  *
@@ -64,12 +69,21 @@ export class ControlChannel extends Emitter {
    * Sends a message.
    *
    * @param {object} message
-   * @returns {boolean} false if no connection is open
+   * @returns {boolean} false if no connection is open that can carry it
    */
   send(message) {
-    const connection = this.#openConnection;
-    connection?.send(JSON.stringify(message));
+    const text = JSON.stringify(message);
+    const connection = byteLength(text) > MAX_DATA_BYTES ? this.#openSocket : this.#openConnection;
+    connection?.send(text);
     return connection !== null;
+  }
+
+  /**
+   * Whether the network takes messages more slowly than they are sent. Those that a later one replaces should wait, so that
+   * they do not delay it.
+   */
+  get isCongested() {
+    return (this.#openConnection?.bufferedAmount ?? 0) > MAX_UNSENT_BYTES;
   }
 
   /** Closes the WebSocket. A data channel closes with its peer connection. */
@@ -83,6 +97,10 @@ export class ControlChannel extends Emitter {
 
   get #openConnection() {
     if (this.#data?.readyState === "open") return this.#data;
+    return this.#openSocket;
+  }
+
+  get #openSocket() {
     return this.#socket?.readyState === WebSocket.OPEN ? this.#socket : null;
   }
 
@@ -104,4 +122,13 @@ export class ControlChannel extends Emitter {
   #onText(text) {
     this.emit("message", JSON.parse(text));
   }
+}
+
+/**
+ * Returns the size of a text in UTF-8.
+ *
+ * @param {string} text
+ */
+export function byteLength(text) {
+  return new TextEncoder().encode(text).length;
 }

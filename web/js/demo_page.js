@@ -89,7 +89,7 @@ export class DemoPage {
     this.#form = new SchemaForm(byId("form", HTMLFormElement), demo.controls, demo.required_context);
     this.#display = new VideoDisplay(demo.video);
     this.#legend = new Legend(byId("legend"), demo.controls, this.#input);
-    this.#pointer = new Pointer(byId("stage"), this.#input, demo.controls, demo.video.width / demo.video.height);
+    this.#pointer = new Pointer(byId("stage"), this.#input, demo.controls, () => this.#display.aspect);
     this.#stats = new Stats(this.#latency, () => this.#display.resolution);
     this.#session = new Session(
       demo,
@@ -191,10 +191,10 @@ export class DemoPage {
     session.on("invalid", (problem) => this.#askForFields(problem));
     session.on("event", (event) => this.#onEvent(event));
     this.#channel.on("message", (message) => this.#onMessage(message));
-    const { video_input: videoInput, ice_servers: iceServers, recording } = this.#demo;
+    const { video_input: videoInput, recording } = this.#demo;
     if (this.#isWatching) return;
     new ShareDialog(session, (text) => this.#toasts.show(text)).listen();
-    if (videoInput && Camera.isAvailable(this.#demo)) new Camera(iceServers, videoInput.max_side, session).listen();
+    if (videoInput && Camera.isAvailable(this.#demo)) new Camera(this.#demo, videoInput.max_side, session).listen();
     if (!recording) return;
     const recorder = new Recorder(session, (text) => this.#toasts.show(text));
     recorder.listen();

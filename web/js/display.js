@@ -41,6 +41,8 @@ export class VideoDisplay {
   #canvas = byId("canvas", HTMLCanvasElement);
   #image = byId("image", HTMLImageElement);
   #resolution = "";
+  /** @type {number | null} */
+  #aspect = null;
 
   /** @param {import("./api.js").VideoSize} size of the demo's frames */
   constructor({ width, height }) {
@@ -48,7 +50,12 @@ export class VideoDisplay {
     video.addEventListener("resize", () => this.#onResize(video.videoWidth, video.videoHeight));
     canvas.addEventListener("resize", () => this.#onResize(canvas.width, canvas.height));
     image.addEventListener("load", () => this.#onResize(image.naturalWidth, image.naturalHeight));
-    document.documentElement.style.setProperty("--aspect", `${width} / ${height}`);
+    if (width && height) this.#setAspect(width, height);
+  }
+
+  /** Width of the video over its height, null before the first frame of a demo that declares no size. */
+  get aspect() {
+    return this.#aspect;
   }
 
   /** Size of the newest frame, "" before the first. */
@@ -77,6 +84,19 @@ export class VideoDisplay {
    * @param {number} height
    */
   #onResize(width, height) {
-    if (width) this.#resolution = `${width}×${height}`;
+    if (!width || !height) return;
+    this.#resolution = `${width}×${height}`;
+    this.#setAspect(width, height);
+  }
+
+  /**
+   * @param {number} width
+   * @param {number} height
+   */
+  #setAspect(width, height) {
+    const aspect = width / height;
+    if (aspect === this.#aspect) return;
+    this.#aspect = aspect;
+    document.documentElement.style.setProperty("--aspect", `${width} / ${height}`);
   }
 }

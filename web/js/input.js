@@ -1,9 +1,17 @@
+import { byteLength } from "./channel.js";
+
 /** @import { Edge, EdgeBody, GamepadState, InputState, PointerState } from "./protocol.js" */
 
 /** Maximum number of edges in a message; beyond it, the oldest are dropped. */
 const MAX_EDGES = 256;
-/** A message has at most 64 KiB. A longer value, such as an image, is sent with the context of a reset only. */
-const MAX_VALUE_BYTES = 48_000;
+/** Maximum number of held keys in a message; beyond it, the oldest are left out. */
+const MAX_KEYS = 32;
+/** Maximum movement of an edge, in CSS pixels. */
+const MAX_DELTA = 100_000;
+/** Maximum size of the fields that are sent together with the devices. Longer ones are sent on their own. */
+const MAX_FIELDS_BYTES = 16 * 1024;
+/** A message has at most 640 KiB. A longer value, such as an image, is sent with the context of a reset only. */
+const MAX_VALUE_BYTES = 639 * 1024;
 
 /**
  * State of the input devices and the form, and the edges since the last message.
@@ -78,6 +86,7 @@ export class Input {
    * @param {number} y
    */
   setPointer(x, y) {
+    if (!areFinite(x, y)) return;
     this.pointer = { ...this.pointer, x: round(x), y: round(y) };
     this.onChange(false);
   }
@@ -90,7 +99,8 @@ export class Input {
    * @param {number} time
    */
   movePointer(dx, dy, time) {
-    this.#move = { dx: (this.#move?.dx ?? 0) + dx, dy: (this.#move?.dy ?? 0) + dy, time };
+    if (!areFinite(dx, dy)) return;
+    this.#move = { dx: clampDelta((this.#move?.dx ?? 0) + dx), dy: clampDelta((this.#move?.dy ?? 0) + dy), time };
     this.onChange(false);
   }
 
@@ -115,7 +125,7 @@ export class Input {
    * @param {number} time
    */
   wheel(dx, dy, time) {
-    this.#addEdge({ kind: "wheel", dx, dy }, time);
+    if (areFinite(dx, dy)) this.#addEdge({ kind: "wheel", dx: clampDelta(dx), dy: clampDelta(dy) }, time);
   }
 
   /**
@@ -126,7 +136,7 @@ export class Input {
    * @param {number} time
    */
   tap(x, y, time) {
-    this.#addEdge({ kind: "tap", x: round(x), y: round(y) }, time);
+    if (areFinite(x, y)) this.#addEdge({ kind: "tap", x: round(x), y: round(y) }, time);
   }
 
   /**
@@ -146,6 +156,7 @@ export class Input {
    * @param {number} y
    */
   setStick(name, x, y) {
+    if (!areFinite(x, y)) return;
     this.sticks[name] = [round(x), round(y)];
     this.onChange(false);
   }
@@ -192,8 +203,8 @@ export class Input {
   snapshot() {
     this.#flushMove();
     const { keys, pointer, gamepad, sticks } = this;
-    const fields = this.#unsentFields;
-    return { keys: [...keys], pointer, gamepad, sticks: { ...sticks }, fields, edges: this.#edges };
+    const fields = this.#shortFields();
+    return { keys: keys.slice(-MAX_KEYS), pointer, gamepad, sticks: { ...sticks }, fields, edges: this.#edges };
   }
 
   /**
@@ -204,7 +215,34 @@ export class Input {
    */
   onSent(delivered) {
     this.#edges = [];
-    if (delivered) this.#unsentFields = {};
+    if (delivered) for (const name of Object.keys(this.#shortFields())) this.onFieldSent(name);
+  }
+
+  /** @returns {[name: string, value: unknown][]} unsent fields, each of which takes a message of its own */
+  get longFields() {
+    const short = this.#shortFields();
+    return Object.entries(this.#unsentFields).filter(([name]) => !(name in short));
+  }
+
+  /**
+   * Call when a field was sent.
+   *
+   * @param {string} name
+   */
+  onFieldSent(name) {
+    delete this.#unsentFields[name];
+  }
+
+  /** Unsent fields that fit into a message with the devices. */
+  #shortFields() {
+    let room = MAX_FIELDS_BYTES;
+    const entries = Object.entries(this.#unsentFields).filter(([name, value]) => {
+      const size = sizeOf(name) + sizeOf(value);
+      if (size > room) return false;
+      room -= size;
+      return true;
+    });
+    return Object.fromEntries(entries);
   }
 
   /**
@@ -236,7 +274,30 @@ export class Input {
 
 /** @param {unknown} value */
 function isTooLarge(value) {
-  return typeof value === "string" && new TextEncoder().encode(value).length > MAX_VALUE_BYTES;
+  return sizeOf(value) > MAX_VALUE_BYTES;
+}
+
+/**
+ * Returns the size of a value in a message.
+ *
+ * @param {unknown} value
+ */
+function sizeOf(value) {
+  return byteLength(JSON.stringify(value) ?? "");
+}
+
+/**
+ * Whether all are numbers that JSON can hold. Browsers report movement of some devices as NaN or undefined.
+ *
+ * @param {number[]} values
+ */
+function areFinite(...values) {
+  return values.every(Number.isFinite);
+}
+
+/** @param {number} value */
+function clampDelta(value) {
+  return Math.min(MAX_DELTA, Math.max(-MAX_DELTA, value));
 }
 
 /** @param {number} value */

@@ -5,7 +5,17 @@ const TEXT_CONTROLS =
 const OTHER_CONTROLS = "input, button, a, summary";
 const OPERATING_KEYS = /^(Arrow|Page|Home|End|Space|Enter|Tab)/;
 
-/** Reads the keys that the demo uses, by their position on the keyboard (`KeyboardEvent.code`). */
+/** @type {["ctrlKey" | "altKey" | "metaKey", string, string][]} Modifiers of shortcuts, and the codes of their keys. */
+const MODIFIERS = [
+  ["ctrlKey", "ControlLeft", "ControlRight"],
+  ["altKey", "AltLeft", "AltRight"],
+  ["metaKey", "MetaLeft", "MetaRight"],
+];
+
+/**
+ * Reads the keys that the demo uses, by their position on the keyboard (`KeyboardEvent.code`). A key that is pressed with
+ * Control, Alt or Meta is a shortcut of the browser, unless the demo uses that modifier too.
+ */
 export class Keyboard {
   #input;
   #codes;
@@ -31,7 +41,7 @@ export class Keyboard {
 
   /** @param {KeyboardEvent} event */
   #onKeyDown(event) {
-    if (!this.#codes.has(event.code) || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (!this.#codes.has(event.code) || this.#isShortcut(event)) return;
     if (isUsedBy(event.target, event.code)) return;
     event.preventDefault();
     if (!event.repeat) this.#input.press(event.code, event.timeStamp);
@@ -41,7 +51,17 @@ export class Keyboard {
   #onKeyUp(event) {
     // macOS sends no keyup for keys that are released while Command is held.
     const released = event.key === "Meta" ? this.#input.keys : [event.code];
+    // Releasing Alt moves the focus to the menu of some browsers.
+    if (this.#input.keys.includes(event.code)) event.preventDefault();
     for (const code of released) this.#input.release(code, event.timeStamp);
+  }
+
+  /** @param {KeyboardEvent} event */
+  #isShortcut(event) {
+    return MODIFIERS.some(([flag, ...codes]) => {
+      const isKeyOfDemo = codes.some((code) => code === event.code || this.#input.keys.includes(code));
+      return event[flag] && !isKeyOfDemo;
+    });
   }
 }
 

@@ -1,5 +1,7 @@
 /** Samples of the rolling quantiles. */
 const MAX_SAMPLES = 31;
+/** Presses kept while no frame shows them. */
+const MAX_PRESSES = 64;
 /** A press without a frame after this time is dropped. */
 const TIMEOUT_MS = 5000;
 
@@ -23,6 +25,7 @@ export class KeyToPixel {
    */
   addPress(seq, time) {
     this.#presses.push({ seq, time });
+    if (this.#presses.length > MAX_PRESSES) this.#presses.shift();
   }
 
   /**

@@ -8,6 +8,8 @@ const KEY_NAMES = {
   ArrowRight: "→",
   ShiftLeft: "Shift",
   ControlLeft: "Ctrl",
+  AltLeft: "Alt",
+  MetaLeft: "Meta",
 };
 
 /** The keys of the demo: shows which are held, and works as a set of buttons for touch and mouse. */

@@ -1,5 +1,6 @@
 import { messageOf, request } from "./api.js";
 import { MultipartReader } from "./multipart.js";
+import { PresentationReporter } from "./presentation.js";
 import { Deadline, Deferred, sleep } from "./timing.js";
 
 /** @import { SessionGrant } from "./api.js" */
@@ -18,7 +19,7 @@ const CHECK_MS = 3000;
  */
 export class MjpegViewer {
   #image;
-  #onFrame;
+  #presentation;
   #abort = new AbortController();
   /** @type {import("./multipart.js").Part | null} */
   #next = null;
@@ -42,7 +43,7 @@ export class MjpegViewer {
    */
   constructor(image, onFrame) {
     this.#image = image;
-    this.#onFrame = onFrame;
+    this.#presentation = new PresentationReporter(onFrame);
   }
 
   /**
@@ -152,7 +153,7 @@ export class MjpegViewer {
       if (this.#isRepeated(identity) || !(await this.#show(body))) continue;
       this.#last = identity;
       this.#started.resolve(true);
-      requestAnimationFrame(() => this.#onFrame({ time: performance.now(), identity: parseIdentity(identity) }));
+      this.#presentation.add({ identity: parseIdentity(identity) });
     }
     this.#isShowing = false;
   }

@@ -3,6 +3,9 @@ const TAP_PX = 8;
 const TAP_MS = 300;
 /** Height of a line, for browsers that report wheel movement in lines. */
 const LINE_PX = 16;
+/** Highest number of a button that a controls message may name, as in `MouseEvent.button`, and the bits of all. */
+const MAX_BUTTON = 4;
+const BUTTON_BITS = 2 ** (MAX_BUTTON + 1) - 1;
 
 /** @typedef {{ id: number, x: number, y: number, startX: number, startY: number, time: number }} Touch */
 
@@ -19,7 +22,7 @@ export class Pointer {
    * @param {HTMLElement} stage element that contains the video
    * @param {import("./input.js").Input} input
    * @param {Pick<import("./api.js").ControlsDescription, "pointer" | "wheel">} controls
-   * @param {number} aspect width of the video over its height
+   * @param {() => number | null} aspect width of the video over its height, null while it is unknown
    */
   constructor(stage, input, controls, aspect) {
     this.#stage = stage;
@@ -67,7 +70,7 @@ export class Pointer {
       const { clientX: x, clientY: y } = event;
       this.#touch = { id: event.pointerId, x, y, startX: x, startY: y, time: event.timeStamp };
     } else {
-      this.#input.setButton(event.button, true, event.buttons, event.timeStamp);
+      this.#setButton(event, true);
     }
     if (!this.isLocked) this.#stage.setPointerCapture(event.pointerId);
   }
@@ -90,9 +93,18 @@ export class Pointer {
    * @param {PointerEvent} event
    */
   #onChordedButton(event) {
-    if (event.button < 0 || event.buttons === this.#input.pointer.buttons) return;
-    const down = event.buttons > this.#input.pointer.buttons;
-    this.#input.setButton(event.button, down, event.buttons, event.timeStamp);
+    const [held, buttons] = [this.#input.pointer.buttons, event.buttons & BUTTON_BITS];
+    if (event.button >= 0 && buttons !== held) this.#setButton(event, buttons > held);
+  }
+
+  /**
+   * Reports a button, unless it is one that controls messages do not know, such as the eraser of a pen.
+   *
+   * @param {PointerEvent} event
+   * @param {boolean} down
+   */
+  #setButton({ button, buttons, timeStamp }, down) {
+    if (button <= MAX_BUTTON) this.#input.setButton(button, down, buttons & BUTTON_BITS, timeStamp);
   }
 
   /** @param {PointerEvent} event */
@@ -112,7 +124,7 @@ export class Pointer {
   #onUp(event, completed) {
     if (event.pointerType !== "touch") {
       if (this.#input.pointer.buttons === 0) return;
-      this.#input.setButton(event.button, false, event.buttons, event.timeStamp);
+      this.#setButton(event, false);
       return;
     }
     const touch = this.#touch;
@@ -120,8 +132,8 @@ export class Pointer {
     this.#touch = null;
     const moved = Math.hypot(event.clientX - touch.startX, event.clientY - touch.startY) > TAP_PX;
     if (moved || !completed || event.timeStamp - touch.time > TAP_MS) return;
-    const { x, y } = this.#position(event);
-    this.#input.tap(x, y, event.timeStamp);
+    const position = this.#position(event);
+    if (position) this.#input.tap(position.x, position.y, event.timeStamp);
   }
 
   /** @param {WheelEvent} event */
@@ -142,17 +154,19 @@ export class Pointer {
 
   /** @param {PointerEvent} event */
   #setPosition(event) {
-    const { x, y } = this.#position(event);
-    this.#input.setPointer(x, y);
+    const position = this.#position(event);
+    if (position) this.#input.setPointer(position.x, position.y);
   }
 
   /**
-   * Returns the position over the video, which may be smaller than the stage in full screen.
+   * Returns the position over the video, which may be smaller than the stage in full screen. There is none before the
+   * first frame of a demo that declares no size.
    *
    * @param {PointerEvent} event
    */
   #position(event) {
-    return positionIn(this.#stage.getBoundingClientRect(), this.#aspect, event.clientX, event.clientY);
+    const aspect = this.#aspect();
+    return aspect && positionIn(this.#stage.getBoundingClientRect(), aspect, event.clientX, event.clientY);
   }
 }
 
@@ -163,10 +177,11 @@ export class Pointer {
  * @param {number} aspect width of the video over its height
  * @param {number} clientX
  * @param {number} clientY
- * @returns {{ x: number, y: number }} each 0 to 1
+ * @returns {{ x: number, y: number } | null} each 0 to 1; null in a box without an area
  */
 export function positionIn(box, aspect, clientX, clientY) {
   const width = Math.min(box.width, box.height * aspect);
+  if (!(width > 0)) return null;
   const height = width / aspect;
   const x = (clientX - box.left - (box.width - width) / 2) / width;
   const y = (clientY - box.top - (box.height - height) / 2) / height;

@@ -5,7 +5,10 @@ import { PROTOCOL_VERSION } from "./protocol.js";
 const HEARTBEAT_MS = 500;
 const PING_MS = 1000;
 
-/** Sends the input: at once for an urgent change, once per animation frame for movement, and as a heartbeat. */
+/**
+ * Sends the input: at once for an urgent change, once per animation frame for movement, and as a heartbeat. While the network
+ * stalls, only urgent changes are sent.
+ */
 export class ControlSender {
   #input;
   #channel;
@@ -22,7 +25,7 @@ export class ControlSender {
 
   /**
    * @param {import("./input.js").Input} input
-   * @param {Pick<import("./channel.js").ControlChannel, "on" | "send">} channel
+   * @param {Pick<import("./channel.js").ControlChannel, "on" | "send" | "isCongested">} channel
    * @param {number} firstSeq number of the first message
    * @param {boolean} isReadOnly whether only pings and reports of frames are sent, as by a client that watches
    */
@@ -54,7 +57,7 @@ export class ControlSender {
    */
   onInputChange(urgent) {
     if (urgent) this.flush();
-    else this.#frame ??= requestAnimationFrame(() => this.flush());
+    else this.#frame ??= requestAnimationFrame(() => this.#sendMovement());
   }
 
   /** Sends the state and the edges now. */
@@ -66,9 +69,18 @@ export class ControlSender {
     const seq = this.#send("controls", { t: performance.now(), ...body });
     this.#input.onSent(seq !== null);
     if (seq === null) return;
+    this.#sendLongFields();
     this.#lastSent = performance.now();
     for (const edge of body.edges) {
       if (edge.kind === "key_down") this.onPress(seq, edge.t);
+    }
+  }
+
+  /** Sends long fields, each on its own, so that a field that cannot be sent now holds up nothing else. */
+  #sendLongFields() {
+    for (const [name, value] of this.#input.longFields) {
+      const seq = this.#send("controls", { t: performance.now(), fields: { [name]: value } });
+      if (seq !== null) this.#input.onFieldSent(name);
     }
   }
 
@@ -82,15 +94,23 @@ export class ControlSender {
 
   /** @param {Presented} body */
   sendPresented(body) {
-    this.#send("presented", body);
+    if (!this.#channel.isCongested) this.#send("presented", body);
+  }
+
+  /** Sends the movement since the last message; while the network stalls, it adds up. */
+  #sendMovement() {
+    this.#frame = null;
+    if (this.#channel.isCongested) this.onInputChange(false);
+    else this.flush();
   }
 
   #heartbeat() {
+    if (this.#channel.isCongested) return;
     if (performance.now() - this.#lastSent >= HEARTBEAT_MS / 2) this.flush();
   }
 
   #ping() {
-    this.#send("ping", { t: performance.now() });
+    if (!this.#channel.isCongested) this.#send("ping", { t: performance.now() });
   }
 
   /**

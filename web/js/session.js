@@ -1,4 +1,5 @@
 import { createSession, joinSession, messageOf, Problem, SessionGrant, Unreachable } from "./api.js";
+import { refreshDemo } from "./demo_watch.js";
 import { Emitter } from "./emitter.js";
 import { storedGrant, storedMembership, storedTicket } from "./storage.js";
 import { Backoff, sleep, visible } from "./timing.js";
@@ -357,6 +358,7 @@ export class Session extends Emitter {
    * @returns {Promise<string>} why it ended
    */
   async #watch(grant, signal) {
+    await refreshDemo(this.#demo, this.#invitation);
     signal.throwIfAborted();
     if (!this.#transport) throw new Error("No transport was chosen");
     this.#setState("connecting", "Connecting");

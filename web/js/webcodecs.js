@@ -1,9 +1,9 @@
 import { PacketDecoder } from "./decoder.js";
 import { parsePacket } from "./packet.js";
+import { PresentationReporter } from "./presentation.js";
 import { PROTOCOL_VERSION } from "./protocol.js";
 import { Deadline, Deferred } from "./timing.js";
 
-/** @import { ShownFrame } from "./display.js" */
 /** @import { VideoPacket } from "./packet.js" */
 
 const CONNECT_TIMEOUT_MS = 4000;
@@ -19,14 +19,12 @@ const NO_FRAME = "No video received over WebCodecs";
  */
 export class WebcodecsViewer {
   #canvas;
-  #onFrame;
+  #presentation;
   #context;
   #decoder;
   /** @type {WebSocket | null} */
   #socket = null;
   #bytes = 0;
-  /** @type {Omit<ShownFrame, "time"> | null} The frame that the next animation frame shows. */
-  #drawn = null;
   /** @type {Deferred<boolean>} */
   #started = new Deferred();
   /** @type {Deferred<string>} */
@@ -46,7 +44,7 @@ export class WebcodecsViewer {
    */
   constructor(canvas, onFrame) {
     this.#canvas = canvas;
-    this.#onFrame = onFrame;
+    this.#presentation = new PresentationReporter(onFrame);
     this.#context = canvas.getContext("2d", { alpha: false });
     this.#decoder = new PacketDecoder({
       onFrame: (frame, packet) => this.#draw(frame, packet),
@@ -129,15 +127,7 @@ export class WebcodecsViewer {
     this.#context?.drawImage(frame, 0, 0);
     frame.close();
     this.#started.resolve(true);
-    if (!this.#drawn) requestAnimationFrame(() => this.#report());
-    this.#drawn = { identity: packet, received: packet.received, decoded };
-  }
-
-  /** Reports the frame that is shown. Of several drawn since the last animation frame, that is the last one. */
-  #report() {
-    const frame = this.#drawn;
-    this.#drawn = null;
-    this.#onFrame({ time: performance.now(), ...frame });
+    this.#presentation.add({ identity: packet, received: packet.received, decoded });
   }
 
   /** @param {unknown} error why there is no first frame */

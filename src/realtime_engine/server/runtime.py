@@ -31,6 +31,7 @@ from .engine_host import EngineHost, EngineState
 from .metrics import Metrics, MetricSources
 from .problems import Problem
 from .resources import ServerResources
+from .revision import revision_of
 from .sessions.access import Role
 from .sessions.registry import Sessions
 from .sessions.session import DemoSession
@@ -56,6 +57,7 @@ class Runtime:
         reachability: how WebRTC viewers can reach the server; ``None`` until it is known.
         totals: frame times over all sessions.
         recordings: storage of recordings; ``None`` if recording is disabled.
+        revision: hash of the demo's description and of the page, see :func:`~.revision.revision_of`.
     """
 
     def __init__(self, demo: Demo, config: ServerConfig, options: BaseModel | None) -> None:
@@ -66,6 +68,7 @@ class Runtime:
         self.reachability: Reachability | None = None
         self.totals = FrameTotals(on_joined=SpanSender.exporting().send if config.otel else None)
         self.recordings = _recording_store(config)
+        self.revision = revision_of(demo)
         self._options = options
         self._sessions: Sessions | None = None
         self._admission: Admission | None = None

@@ -68,6 +68,32 @@ def test_each_wrong_value_is_named_and_nothing_is_kept():
     assert store.value.model_fields_set == set()
 
 
+def valid_part(store, values, seq=None):
+    staged, faults = store.stage_valid_part(values, seq)
+    store.commit(staged)
+    return staged.given, [fault.field for fault in faults]
+
+
+def test_the_valid_part_of_an_update_is_what_is_not_refused():
+    store = FieldValues(Fields)
+    values = {"seed": -1, "fog": 1, "gain": 2.0, "pair": [1, "x"], "prompt": "fine"}
+    given, refused = valid_part(store, values, 9)
+    assert (given, refused) == ({"gain": 2.0, "prompt": "fine"}, ["fog", "seed", "pair.1"])
+    assert (store.value.gain, store.value.prompt) == (2.0, "fine!")
+    assert valid_part(FieldValues(None), {"prompt": 1}) == ({}, ["prompt"])
+
+
+def test_a_failing_validator_refuses_its_own_field_only():
+    assert valid_part(FieldValues(Fields), {"seed": 3, "prompt": "crash"}) == ({"seed": 3}, ["prompt"])
+
+
+def test_of_fields_that_contradict_each_other_the_first_is_kept():
+    assert valid_part(FieldValues(Fields), {"seed": 13, "gain": 13, "prompt": "ice"}) == (
+        {"seed": 13, "prompt": "ice"},
+        ["gain"],
+    )
+
+
 @pytest.mark.parametrize("value", ["\ud800", "crash"])
 def test_whatever_a_value_makes_of_the_model_is_a_refusal(value):
     assert refused(FieldValues(Fields), {"prompt": value}) == [(None, "bad_field", "prompt")]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from realtime_engine.infra.controls import MAX_MESSAGE_BYTES, Controls, ControlState
-from realtime_engine.infra.controls.parsing import MessageRefused, parse_message
+from realtime_engine.infra.controls.parsing import MessageRefused, parse_message, parse_valid_part
 from realtime_engine.testing import ManualClock
 
 
@@ -30,11 +30,6 @@ def refusal(message):
         "7",
         "null",
         '"controls"',
-        '{"v":NaN}',
-        '{"v":1e999}',
-        '{"v":9223372036854775808}',
-        '{"v":-9223372036854775809}',
-        f'{{"v":{"9" * 5000}}}',
         b"{}",
         None,
         [],
@@ -49,6 +44,18 @@ def test_what_is_no_json_object_is_a_bad_message(message):
 @pytest.mark.parametrize("version", [None, 0, 2, "1", True, 1.0, [[[]]]])
 def test_another_version_is_refused(version):
     assert refusal({"v": version, "type": "ping", "seq": 4}) == ("bad_version", "v", 4)
+
+
+@pytest.mark.parametrize("number", ["NaN", "1e999", "9223372036854775808", "-9223372036854775809", "9" * 5000])
+def test_a_number_that_no_member_takes_is_refused_where_it_stands(number):
+    assert refusal(f'{{"v":{number},"type":"ping","seq":4}}') == ("bad_version", "v", 4)
+    assert refusal(f'{{"v":1,"type":"ping","seq":{number}}}') == ("bad_message", "seq", None)
+    assert refusal(f'{{"v":1,"type":"ping","seq":4,"t":{number}}}') == ("bad_message", "t", 4)
+    text = json.dumps(controls(fields={"gain": [0], "fog": 1}, keys=["KeyW"])).replace("[0]", f'[{{"a":{number}}}]')
+    assert refusal(text) == ("bad_message", "fields.gain", 1)
+    message, (fault,) = parse_valid_part(text)
+    assert (message.keys, message.fields) == (["KeyW"], {"fog": 1})
+    assert fault.detail.startswith("fields.gain: ") and number[:32] in fault.detail
 
 
 @pytest.mark.parametrize("kind", [None, "", "pong", "Controls", 3, ["controls"], {"a": "\ud800"}, "\ud800" * 1000])
@@ -66,9 +73,8 @@ def test_an_unknown_type_is_refused(kind):
         ({"keys": ["Key W"]}, "bad_message", "keys.0"),
         ({"keys": ["KeyW"] * 33}, "too_large", "keys"),
         ({"t": "now"}, "bad_message", "t"),
-        ({"pointer": {"buttons": 32}}, "bad_message", "pointer.buttons"),
+        ({"pointer": {"buttons": -1}}, "bad_message", "pointer.buttons"),
         ({"pointer": {"x": True}}, "bad_message", "pointer.x"),
-        ({"gamepad": {"axes": [0.0] * 17}}, "too_large", "gamepad.axes"),
         ({"gamepad": {"axes": [None]}}, "bad_message", "gamepad.axes.0"),
         ({"sticks": {"move": [0.0]}}, "bad_message", "sticks.move"),
         ({"sticks": {"move": [0.0, 0.0, 0.0]}}, "too_large", "sticks.move"),
@@ -131,6 +137,24 @@ def test_too_much_text_is_refused_whether_it_counts_in_characters_or_bytes():
     assert refusal(exact.replace('""', f'"{"ü" * (room // 2 + 1)}"')) == ("too_large", None, None)
 
 
+def test_the_text_of_fields_is_limited_by_their_demo():
+    fields = {"story": '"' * 100_000, "plot": "\u0001" * 10_000}
+    assert parse_message(json.dumps(controls(fields=fields))).fields == fields
+    assert parse_message(controls(fields={"story": "ü" * 200_000})).fields["story"] == "ü" * 200_000
+
+
+@pytest.mark.parametrize("value", [[1] * 40_000, {f"{n}": 1 for n in range(12_000)}, [[[]]] * 12_000, ['"'] * 17_000])
+def test_much_structure_is_refused_before_it_is_parsed(value, monkeypatch):
+    text = json.dumps(controls(fields={"a": value}))
+    monkeypatch.setattr("realtime_engine.infra.controls.parsing._loads", None)
+    assert refusal(text) == ("too_large", None, None)
+
+
+def test_a_long_text_that_is_no_json_is_refused():
+    for text in ('"' + '\\"' * 200_000, '{"v": 1, "a": "' + "x" * 100_000, "x" * 100_000):
+        assert refusal(text)[0] in ("bad_message", "too_large")
+
+
 def test_text_that_is_nested_too_deeply_is_refused():
     assert refusal("[" * 60_000)[0] == "too_large"
     deep = '{"v":1,"type":"controls","seq":1,"fields":{"a":' + "[" * 500 + "]" * 500 + "}}"
@@ -146,6 +170,57 @@ def test_a_message_with_many_faults_gets_eight_replies():
 def test_a_mapping_is_read_like_its_text():
     message = controls(keys=["KeyW"], sticks={"move": [0, 1]})
     assert parse_message(message) == parse_message(json.dumps(message))
+
+
+KEYS = ["KeyW", "Space"]
+TAP = {"seq": 7, "kind": "tap", "x": 0.5, "y": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("members", "left", "field"),
+    [
+        ({"kyes": []}, {}, "kyes"),
+        ({"t": "now"}, {}, "t"),
+        ({"pointer": {"x": None, "y": None, "buttons": 1}}, {}, "pointer.x"),
+        ({"pointer": {"x": 0.25, "pressure": 0.5}}, {"pointer": {"x": 0.25}}, "pointer.pressure"),
+        ({"gamepad": {"axes": [None]}}, {}, "gamepad.axes.0"),
+        ({"gamepad": {"axes": [0.5], "touches": []}}, {"gamepad": {"axes": [0.5]}}, "gamepad.touches"),
+        ({"sticks": {"move": [0.0]}}, {}, "sticks.move"),
+        ({"fields": []}, {}, "fields"),
+        ({"fields": {"": 1, "fog": 2}}, {"fields": {"fog": 2}}, "fields."),
+        ({"edges": {}}, {}, "edges"),
+        ({"edges": [TAP, {"seq": 8, "kind": "swipe"}]}, {"edges": [TAP]}, "edges.1"),
+        ({"edges": [{"seq": 8, "kind": "button_down", "button": 5}, TAP]}, {"edges": [TAP]}, "edges.0.button"),
+        ({"edges": [{"seq": 8, "kind": "wheel", "dx": None, "dy": 1}, TAP]}, {"edges": [TAP]}, "edges.0.dx"),
+        ({"edges": [{**TAP, "tap": 1}]}, {"edges": [TAP]}, "edges.0.tap"),
+    ],
+)
+def test_only_the_invalid_part_of_a_controls_message_is_left_out(members, left, field):
+    message, faults = parse_valid_part(controls(keys=KEYS, **members))
+    assert message == parse_message(controls(keys=KEYS, **left))
+    assert message.model_fields_set == parse_message(controls(keys=KEYS, **left)).model_fields_set
+    assert faults[0].field == field
+
+
+def test_several_invalid_parts_are_left_out_and_each_is_named():
+    message, faults = parse_valid_part(controls(keys=KEYS, pointer=5, sticks=5, edges=[5, TAP, 6]))
+    assert message == parse_message(controls(keys=KEYS, edges=[TAP]))
+    assert {fault.field for fault in faults} == {"pointer", "sticks", "edges.0", "edges.2"}
+
+
+@pytest.mark.parametrize("members", [{"seq": None}, {"v": 2}, {"type": "control"}])
+def test_a_controls_message_without_a_valid_header_is_refused_as_a_whole(members):
+    with pytest.raises(MessageRefused):
+        parse_valid_part(controls(keys=KEYS) | members)
+
+
+def test_further_axes_and_buttons_of_a_gamepad_are_ignored():
+    gamepad = parse_message(controls(gamepad={"axes": [0.5] * 20, "buttons": [1] * 40})).gamepad
+    assert (len(gamepad.axes), len(gamepad.buttons)) == (16, 32)
+
+
+def test_further_buttons_of_a_pointer_are_ignored():
+    assert parse_message(controls(pointer={"buttons": 32 + 1})).pointer.buttons == 1
 
 
 def test_places_in_the_picture_are_clamped():
@@ -169,6 +244,7 @@ members = st.dictionaries(
 @given(st.one_of(st.text(), json_values, members.map(lambda given: {**controls(), **given})))
 def test_nothing_but_a_refusal_comes_out_of_reading(message):
     try:
+        parse_valid_part(message)
         parse_message(message)
     except MessageRefused as refused:
         assert 1 <= len(refused.replies()) <= 8

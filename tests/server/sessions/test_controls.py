@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -69,8 +70,17 @@ async def test_pings_and_refused_messages_become_no_action() -> None:
     bench = Bench()
     assert '"pong"' in bench.receive(message("ping", seq=1))[0]
     assert '"error"' in bench.receive("{")[0]
-    assert '"bad_field"' in bench.receive(message("controls", seq=1, fields={"seed": -1}))[0]
+    assert '"bad_message"' in bench.receive(message("controls", seq=-1, keys=["KeyW"]))[0]
     assert bench.actions == [] and bench.activities == 3
+
+
+async def test_the_valid_part_of_a_message_becomes_an_action() -> None:
+    bench = Bench()
+    replies = bench.receive(message("controls", seq=1, keys=["KeyW"], pointer={"x": None}, fields={"seed": -1}))
+    assert [json.loads(reply)["error"]["field"] for reply in replies] == ["pointer.x", "seed"]
+    (action,) = bench.actions
+    assert (action.conditioning["forward"], action.conditioning["seed"], action.action_id) == (1.0, 0, 1)
+    bench.controls.close()
 
 
 async def test_presented_frames_are_no_control_and_no_activity() -> None:
@@ -171,7 +181,7 @@ class Notes(SessionLog):
         self.notes: list[Any] = []
 
     def on_message(self, message: Any) -> None:
-        self.notes.append((message.type, message.seq))
+        self.notes.append((message.type, message.seq, *message.fields))
 
     def record(self, kind: str, **more: Any) -> None:
         self.notes.append(kind)
@@ -191,13 +201,13 @@ def logged(clock: ManualClock) -> tuple[SessionControls, list[Any]]:
     return Bench(clock, log.on_put, log=log).controls, log.notes
 
 
-async def test_a_message_is_logged_before_its_action_and_a_refused_one_is_not() -> None:
+async def test_a_message_is_logged_before_its_action_without_what_is_refused() -> None:
     controls, notes = logged(ManualClock())
     controls.receive_text(message("controls", seq=4, keys=["KeyW"]))
     controls.receive_text(message("ping", seq=5, t=1.0))
-    controls.receive_text(message("controls", seq=6, fields={"seed": "many"}))
-    controls.receive_text(message("controls", seq=7, fields={"prompt": "raise"}))  # to_conditioning fails
-    assert notes == [("controls", 4), "acting", "put", ("controls", 7)]
+    controls.receive_text(message("controls", seq=-6, keys=["KeyW"]))
+    controls.receive_text(message("controls", seq=7, fields={"prompt": "raise", "seed": "many"}))
+    assert notes == [("controls", 4), "acting", "put", ("controls", 7, "prompt")]  # to_conditioning fails
     controls.close()
 
 

@@ -21,6 +21,10 @@ _MAX_PROBLEMS = 8
 _MAX_NAME = 64  # no suggestion is made for a longer name
 
 
+class _RuleViolated(MessageRefused):
+    """A fault that belongs to no single field."""
+
+
 class StagedFields(NamedTuple):
     """A validated update that is not applied yet."""
 
@@ -62,6 +66,31 @@ class FieldValues:
         given = {name: value for name, value in values.items() if self._is_newer(name, seq)}
         return StagedFields(given, self._validate(given, seq), seq)
 
+    def stage_valid_part(
+        self, values: Mapping[str, Any], seq: int | None = None
+    ) -> tuple[StagedFields, list[MessageFault]]:
+        """Validate an update without the fields that are refused, whose faults are returned.
+
+        Where a rule over several fields is violated, they are added one after the other, and the first ones are kept.
+        """
+        valid, faults = dict(values), list[MessageFault]()
+        while True:
+            try:
+                return self.stage(valid, seq), faults
+            except MessageRefused as refusal:
+                refused = {(fault.field or "").split(".", 1)[0] for fault in refusal.problems}
+                if isinstance(refusal, _RuleViolated) or valid.keys().isdisjoint(refused):
+                    break
+                faults += refusal.problems
+                valid = {name: value for name, value in valid.items() if name not in refused}
+        staged = self.stage({}, seq)
+        for name, value in valid.items():
+            try:
+                staged = self.stage({**staged.given, name: value}, seq)
+            except MessageRefused as refusal:
+                faults += [fault._replace(field=name) for fault in refusal.problems[:1]]
+        return staged, faults
+
     def commit(self, staged: StagedFields) -> None:
         """Apply an update from :meth:`stage`."""
         self.given.update(staged.given)
@@ -84,11 +113,12 @@ class FieldValues:
         try:
             return self._build({**self.given, **given})
         except ValidationError as error:
-            raise MessageRefused(*_problems(error, given), seq=seq) from None
+            refusal = MessageRefused if all(details["loc"] for details in error.errors()) else _RuleViolated
+            raise refusal(*_problems(error, given), seq=seq) from None
         except Exception as error:  # a validator of the demo may raise anything
             _log.error("a validator of the demo's fields failed", error)
             detail = f"could not be checked: {type(error).__name__}"
-            raise MessageRefused(MessageFault("bad_field", detail, next(iter(given))), seq=seq) from None
+            raise _RuleViolated(MessageFault("bad_field", detail, next(iter(given))), seq=seq) from None
 
     def _build(self, given: Mapping[str, Any]) -> BaseModel:
         assert self._model is not None

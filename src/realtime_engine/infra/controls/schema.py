@@ -11,7 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StringConstraints, TypeAdapter
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StringConstraints,
+    TypeAdapter,
+)
 
 from ...core import messages as core
 from .devices import CODE_PATTERN, MAX_BUTTONS, clamp
@@ -33,7 +42,7 @@ Share: TypeAlias = Annotated[float, AfterValidator(lambda value: clamp(value, 0.
 
 
 class WireModel(BaseModel):
-    """Base of all messages: unknown members, implicit conversions and non-finite numbers are refused."""
+    """Base of all messages. Unknown members, implicit conversions and non-finite numbers are faults."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
@@ -171,19 +180,27 @@ class _Message(WireModel):
     v: Literal[1]
 
 
-class PointerInput(WireModel):
-    """State of the pointer; see :class:`~.devices.PointerState`."""
+def _known_buttons(buttons: Any) -> Any:
+    return buttons & MAX_BUTTONS if type(buttons) is int and buttons > MAX_BUTTONS else buttons
 
-    buttons: Annotated[int, Field(ge=0, le=MAX_BUTTONS)] = 0
+
+def _first(count: int) -> BeforeValidator:
+    return BeforeValidator(lambda values: values[:count] if isinstance(values, list) else values)
+
+
+class PointerInput(WireModel):
+    """State of the pointer; see :class:`~.devices.PointerState`. Bits of further buttons are ignored."""
+
+    buttons: Annotated[int, Field(ge=0, le=MAX_BUTTONS), BeforeValidator(_known_buttons)] = 0
     x: Share = 0.5
     y: Share = 0.5
 
 
 class GamepadInput(WireModel):
-    """State of a gamepad in the W3C standard mapping."""
+    """State of a gamepad in the W3C standard mapping. Further axes and buttons are ignored."""
 
-    axes: Annotated[list[float], Field(max_length=16)] = []
-    buttons: Annotated[list[float], Field(max_length=32)] = []
+    axes: Annotated[list[float], Field(max_length=16), _first(16)] = []
+    buttons: Annotated[list[float], Field(max_length=32), _first(32)] = []
 
 
 class ControlsMessage(_Message):
@@ -277,7 +294,10 @@ class ErrorBody(WireModel):
 
 
 class ErrorMessage(_Message):
-    """A message was refused and had no effect. ``seq`` is that of the message if it could be parsed."""
+    """A message was refused, or the part of it that ``error.field`` names, which had no effect.
+
+    ``seq`` is that of the message if it could be parsed.
+    """
 
     type: Literal["error"]
     seq: Seq | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from ...core.clock import MONOTONIC, NS_PER_S, Clock
 from .declaration import HOLD_TIMEOUT_S, Controls
@@ -20,13 +20,25 @@ from .devices import (
     without_dead_zone,
 )
 from .fields import FieldValues, StagedFields
-from .parsing import Control, MessageRefused, parse_message, plain_json
+from .parsing import Control, MessageFault, MessageRefused, error_replies, parse_valid_part, plain_json
 from .schema import ControlsMessage, Edge, EdgeLog, PingMessage, PresentedMessage, pong_message
 from .window import ControlWindow
 
 _HOLD_NS = round(HOLD_TIMEOUT_S * NS_PER_S)
 _DEVICES = ("keys", "pointer", "sticks", "gamepad")
 Reply: TypeAlias = dict[str, Any]
+
+
+class AppliedMessage(NamedTuple):
+    """What a message came to.
+
+    Attributes:
+        message: the message without the parts that were refused.
+        replies: the pong of a ping, and an error for each refused part.
+    """
+
+    message: Control
+    replies: list[Reply]
 
 
 def _ignore_release() -> None:
@@ -86,12 +98,12 @@ class ControlState:
         return self._last_message_ns + _HOLD_NS if holds else None
 
     def receive(self, message: str | Mapping[str, Any]) -> list[Reply]:
-        """Process a message and return the replies. Never raises; a refused message has no effect."""
+        """Process a message and return the replies. Never raises; what is refused has no effect."""
         try:
-            parsed = parse_message(message)
-            return [] if isinstance(parsed, PresentedMessage) else self.apply(parsed)
+            parsed, faults = parse_valid_part(message)
         except MessageRefused as refusal:
             return refusal.replies()
+        return [] if isinstance(parsed, PresentedMessage) else self.apply_valid_part(parsed, faults).replies
 
     def apply(self, message: Control) -> list[Reply]:
         """Process a parsed message and return the replies.
@@ -109,6 +121,23 @@ class ControlState:
             self._release(self._claim_newer(_DEVICES, message.seq))
         self._action_id = message.seq if self._action_id is None else max(self._action_id, message.seq)
         return []
+
+    def apply_valid_part(self, message: Control, faults: Iterable[MessageFault] = ()) -> AppliedMessage:
+        """Process a parsed message without the fields that are refused.
+
+        Args:
+            message: the message.
+            faults: of parts that were left out before; the replies report them too.
+        """
+        faults = list(faults)
+        try:
+            replies = self.apply(message)
+        except MessageRefused:
+            assert isinstance(message, ControlsMessage)
+            message, refused = self._without_refused_fields(message)
+            replies = self.apply(message)
+            faults += refused
+        return AppliedMessage(message, [*replies, *error_replies(faults, message.seq)])
 
     def update_fields(self, values: Mapping[str, Any]) -> list[Reply]:
         """Set typed fields without a message, as from the context of a new session; returns error replies."""
@@ -173,6 +202,10 @@ class ControlState:
         reported = [device for device in _DEVICES if device in message.model_fields_set]
         for device in self._claim_newer(reported, message.seq):
             self._apply_device(device, message)
+
+    def _without_refused_fields(self, message: ControlsMessage) -> tuple[ControlsMessage, list[MessageFault]]:
+        staged, faults = self._fields.stage_valid_part(message.fields, message.seq)
+        return message.model_copy(update={"fields": staged.given}), faults
 
     def _claim_newer(self, devices: Iterable[str], seq: int) -> list[str]:
         """Those of ``devices`` whose state is older than ``seq``; they are marked as set by ``seq``."""

@@ -32,6 +32,7 @@ async def demo(request: Request) -> dict[str, Any]:
         check_access(request, runtime.config.token)
     described, host = runtime.demo, runtime.host
     return {
+        "revision": runtime.revision,
         "name": described.name,
         "title": described.title,
         "description": described.description,

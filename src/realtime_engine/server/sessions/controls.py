@@ -18,7 +18,7 @@ from ...core.messages import Action, InboxMsg
 from ...infra.control_log import UNRECORDED, SessionLog
 from ...infra.controls import ControlState, error_message
 from ...infra.controls.fields import StagedFields
-from ...infra.controls.parsing import Control, MessageRefused, parse_message
+from ...infra.controls.parsing import Control, MessageFault, MessageRefused, parse_message, parse_valid_part
 from ...infra.controls.schema import PingMessage, PresentedMessage, pong_message
 from ...infra.demo import Demo
 from ...infra.video_input import VideoBuffer
@@ -91,11 +91,13 @@ class SessionControls:
     def receive(self, message: str | Mapping[str, Any]) -> list[dict[str, Any]]:
         """Handle a client's message and return the replies. Never raises."""
         try:
-            parsed = parse_message(message)
+            parsed, faults = parse_valid_part(message)
         except MessageRefused as refusal:
             self._hooks.on_activity()
             return refusal.replies()
-        return self._hooks.on_presented(parsed) if isinstance(parsed, PresentedMessage) else self._apply(parsed)
+        if isinstance(parsed, PresentedMessage):
+            return self._hooks.on_presented(parsed)
+        return self._apply(parsed, faults)
 
     def receive_text(self, text: str) -> list[str]:
         """As :meth:`receive`, with the replies as text."""
@@ -185,17 +187,14 @@ class SessionControls:
         if self._expiry is not None:
             self._expiry.cancel()
 
-    def _apply(self, message: Control) -> list[dict[str, Any]]:
+    def _apply(self, message: Control, faults: tuple[MessageFault, ...]) -> list[dict[str, Any]]:
         self._hooks.on_activity()
-        try:
-            replies = self.state.apply(message)
-        except MessageRefused as refusal:
-            replies = refusal.replies()
-        if not replies:  # neither refused nor a ping
-            self._log.on_message(message)
+        applied = self.state.apply_valid_part(message, faults)
+        if not isinstance(message, PingMessage):
+            self._log.on_message(applied.message)
             self.send_action()
         self._schedule_expiry()
-        return replies
+        return applied.replies
 
     def _broadcast_error(self, detail: str, action_id: int | None) -> None:
         """Broadcast an error, unless it repeats the last one: a camera would repeat it with each frame."""
