@@ -32,7 +32,15 @@ def test_each_example_fits_the_published_schema(message):
 
 
 def test_there_is_an_example_of_every_message_and_of_every_edge():
-    assert {message["type"] for message in MESSAGES} == {*CLIENT_TYPES, "pong", "error", "event", "frame", "timing"}
+    assert {message["type"] for message in MESSAGES} == {
+        *CLIENT_TYPES,
+        "pong",
+        "error",
+        "event",
+        "frame",
+        "timing",
+        "turn",
+    }
     assert {edge["kind"] for message in MESSAGES for edge in message.get("edges", ())} == set(EDGE_KINDS)
 
 

@@ -84,6 +84,7 @@ def test_the_schema_is_json_and_knows_every_message():
         "frame",
         "presented",
         "timing",
+        "turn",
     }
 
 

@@ -15,6 +15,7 @@ from .schema import (
     parse_frame_message,
     protocol_schema,
     timing_message,
+    turn_message,
 )
 from .state import ControlState
 from .window import ControlWindow
@@ -39,4 +40,5 @@ __all__ = [
     "parse_frame_message",
     "protocol_schema",
     "timing_message",
+    "turn_message",
 ]

@@ -360,8 +360,15 @@ class TimingMessage(_Message):
     pipeline: list[PipelineStageValues] = []
 
 
+class TurnMessage(_Message):
+    """When the session's turn ends, because others wait; ``None``: it has no end."""
+
+    type: Literal["turn"]
+    ends_in_s: float | None
+
+
 ServerMessage: TypeAlias = Annotated[
-    PongMessage | ErrorMessage | EventMessage | FrameMessage | TimingMessage, Field(discriminator="type")
+    PongMessage | ErrorMessage | EventMessage | FrameMessage | TimingMessage | TurnMessage, Field(discriminator="type")
 ]
 
 
@@ -458,6 +465,15 @@ def timing_message(
     ]
     message = {"v": PROTOCOL_VERSION, "type": "timing", "transport": transport, "stages": listed}
     return message | {"pipeline": list(pipeline)} if pipeline else message
+
+
+def turn_message(ends_in_s: float | None) -> dict[str, Any]:
+    """The turn message; ``None``: the turn has no end."""
+    return {
+        "v": PROTOCOL_VERSION,
+        "type": "turn",
+        "ends_in_s": None if ends_in_s is None else round(max(0.0, ends_in_s), 1),
+    }
 
 
 _EVENT_NAMES: dict[type[core.SessionEvent], str] = {

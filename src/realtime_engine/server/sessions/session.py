@@ -24,7 +24,7 @@ from ...core.messages import (
     SessionEvent,
     SetActive,
 )
-from ...infra.controls import PROTOCOL_VERSION, ControlState, event_message
+from ...infra.controls import ControlState, event_message, turn_message
 from ...infra.conversion import Converter
 from ...infra.video_input import VideoBuffer
 from ..counters import Counts
@@ -42,8 +42,6 @@ from .run_state import PauseReason, RunState
 from .stage_statistics import SessionStages
 
 logger = logging.getLogger(__name__)
-
-_NO_TURN_END = {"v": PROTOCOL_VERSION, "type": "turn", "ends_in_s": None}
 
 
 class DemoSession:
@@ -202,7 +200,7 @@ class DemoSession:
         """Inform the clients of the session when its turn ends; ``None`` if it has no end."""
         if end_ns != self._turn_end_ns:
             self._turn_end_ns = end_ns
-            self.connections.broadcast(self._turn_message() or _NO_TURN_END)
+            self.connections.broadcast(self._turn_message() or turn_message(None))
 
     def end(self, reason: str = "") -> None:
         """Ask the engine to detach the session, which counts as ended from now on. Idempotent.
@@ -359,8 +357,7 @@ class DemoSession:
     def _turn_message(self) -> dict[str, Any] | None:
         if self._turn_end_ns is None:
             return None
-        remaining_s = max(0.0, (self._turn_end_ns - MONOTONIC.now_ns()) / NS_PER_S)
-        return {**_NO_TURN_END, "ends_in_s": round(remaining_s, 1)}
+        return turn_message((self._turn_end_ns - MONOTONIC.now_ns()) / NS_PER_S)
 
     def _broadcast(self, event: SessionEvent) -> None:
         self.connections.broadcast(event_message(event))
