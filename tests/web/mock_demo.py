@@ -9,6 +9,8 @@ import numpy as np
 import simplejpeg
 from numpy.typing import NDArray
 
+from realtime_engine.infra.webcodecs import VideoPacket
+
 WIDTH, HEIGHT, FPS = 640, 360, 30
 
 FIELDS: dict[str, Any] = {
@@ -83,6 +85,12 @@ def part(index: int, action_seq: int | None) -> bytes:
     identity = f"session=s;epoch=1;seq={index};index=0;action={action}"
     head = f"Content-Type: image/jpeg\r\nContent-Length: {len(data)}\r\nX-Frame: {identity}\r\n\r\n"
     return head.encode() + data + b"\r\n--frame\r\n"
+
+
+def jpeg_packet(number: int, action_seq: int | None) -> bytes:
+    """A picture as a message of the video WebSocket."""
+    timestamp_us = number * 1_000_000 // FPS
+    return VideoPacket(number, True, timestamp_us, 1, number, 0, action_seq, jpeg(number % 21)).encode()
 
 
 @cache

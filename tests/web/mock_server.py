@@ -22,7 +22,7 @@ from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from .mock_demo import FIELDS, FPS, KEYS, describe, paint, part
+from .mock_demo import FIELDS, FPS, KEYS, describe, jpeg_packet, paint, part
 from .mock_peer import MockPeer
 from .mock_video import packet
 
@@ -41,11 +41,12 @@ class Behavior:
     busy_responses: int = 0
     rejected_field: str | None = None
     whep: str = "serve"  # "serve", "refuse" or "silent" (answers, but sends no packet)
-    video: str = "serve"  # "serve", "refuse" or "garbage" (cannot be decoded)
+    video: str = "serve"  # "serve", "refuse" or "garbage" (H.264 that cannot be decoded)
+    jpegs: str = "serve"  # over the video WebSocket: "serve", "refuse" or "silent" (closes without a picture)
     keys: list[dict[str, str]] = field(default_factory=lambda: KEYS)
     pointer: str | None = "lock"
     sized: bool = True  # whether the demo declares the size of its frames
-    shows_frames: bool = True  # whether the MJPEG stream has frames
+    shows_frames: bool = True  # whether Motion JPEG has frames
     page: str | None = None
     recording: str | None = None  # "serve", or the reason for which a recording stops
 
@@ -308,11 +309,16 @@ class MockServer:
 
     async def _video(self, socket: WebSocket) -> None:
         session = socket.path_params["id"]
-        if self.behavior.video == "refuse" or socket.query_params.get("token") != f"secret-{session}":
+        is_jpeg = socket.query_params.get("codec") == "jpeg"
+        behavior = self.behavior.jpegs if is_jpeg else self.behavior.video
+        if behavior == "refuse" or socket.query_params.get("token") != f"secret-{session}":
             await socket.close(4401)
             return
         await socket.accept()
-        sending = asyncio.ensure_future(self._packets(socket, session))
+        if behavior == "silent":
+            await socket.close(1001)
+            return
+        sending = asyncio.ensure_future((self._jpegs if is_jpeg else self._packets)(socket, session))
         try:
             while True:
                 message = await socket.receive_json()
@@ -321,6 +327,16 @@ class MockServer:
                     self._changed.notify_all()
         except WebSocketDisconnect:
             sending.cancel()
+
+    async def _jpegs(self, socket: WebSocket, session: str) -> None:
+        number = 0
+        while session in self.alive and not self._server.should_exit:
+            if self.behavior.shows_frames:
+                await socket.send_bytes(jpeg_packet(number, self.action_seq))
+                number += 1
+                self.frames_sent += 1
+            await asyncio.sleep(1 / FPS)
+        await socket.close(1001)
 
     async def _packets(self, socket: WebSocket, session: str) -> None:
         number = 0

@@ -15,6 +15,7 @@ from .steps import MJPEG, WEBCODECS, controls, live, stat
 NO_WEBRTC = "delete window.RTCPeerConnection"
 NO_WEBCODECS = "delete window.VideoDecoder"
 NO_PORT = "WebRTC could not connect (No UDP port is free)"
+NO_WEBSOCKET = "WebSocket connection to"
 ALL = ["webrtc", "webcodecs", "mjpeg"]
 # Some browsers split a multipart stream themselves: a page that reads it receives the first image only.
 FIRST_PART_ONLY = """
@@ -72,7 +73,39 @@ def test_video_over_mjpeg_if_the_address_selects_it(visit: Opener, server: MockS
     expect(page.locator("#video")).to_be_hidden()
     expect(page.locator('[data-stat="resolution"]')).to_have_text("640×360")
     assert stat(page, "transport") == "MJPEG"
-    assert server.count("POST", "/whep") == 0
+    server.wait_for(lambda: server.acknowledged > 5, "acknowledgements")
+    page.click("#stats-toggle")
+    expect(page.locator("#details")).to_contain_text("JPEG")
+    assert (server.count("POST", "/whep"), server.count("GET", "/stream.mjpeg")) == (0, 0)
+
+
+def test_more_pages_show_mjpeg_than_a_browser_opens_connections_to_a_server(visit: Opener, server: MockServer) -> None:
+    first = live(visit(MJPEG))
+    pages = [first]
+    for _ in range(7):
+        pages.append(first.context.new_page())
+        pages[-1].goto(server.url + MJPEG)
+    for page in pages:
+        expect(live(page).locator("#image")).to_have_js_property("naturalWidth", 640)
+    for page in pages:
+        page.click("#reset")
+    server.wait_for(lambda: server.count("POST", "/reset") == len(pages), "the reset of each page")
+
+
+@pytest.mark.parametrize("jpegs", ["refuse", "silent"])
+def test_mjpeg_is_a_stream_where_no_websocket_brings_pictures(visit: Opener, server: MockServer, jpegs: str) -> None:
+    server.behavior.jpegs = jpegs
+    page = live(visit(MJPEG, expected=NO_WEBSOCKET))
+    expect(page.locator("#image")).to_have_js_property("naturalWidth", 640)
+    expect(page.locator('[data-stat="fps"]')).to_have_text(re.compile(r"^\d+ fps$"))
+    assert server.count("GET", "/stream.mjpeg") == 1
+
+
+def test_lost_mjpeg_is_received_again(visit: Opener, server: MockServer) -> None:
+    page = live(visit(MJPEG, failures=2))
+    server.end_sessions()
+    server.wait_for(lambda: server.count("POST", "/api/sessions") == 2, "a new session after the video has ended")
+    live(page)
 
 
 def test_video_over_webcodecs_if_the_address_selects_it(visit: Opener, server: MockServer) -> None:
@@ -94,7 +127,8 @@ def test_video_over_webcodecs_if_the_address_selects_it(visit: Opener, server: M
 
 
 def test_a_browser_that_splits_the_stream_shows_it_without_statistics(visit: Opener, server: MockServer) -> None:
-    page = live(visit(MJPEG, script=FIRST_PART_ONLY, failures=20))
+    server.behavior.jpegs = "refuse"
+    page = live(visit(MJPEG, script=FIRST_PART_ONLY, failures=20, expected=NO_WEBSOCKET))
     expect(page.locator("#image")).to_have_js_property("naturalWidth", 640)
     assert server.count("GET", "/stream.mjpeg") == 1
     expect(page.locator('[data-stat="resolution"]')).to_have_text("640×360")

@@ -1,4 +1,5 @@
 import { messageOf, request } from "./api.js";
+import { receiveJpegs } from "./jpeg_socket.js";
 import { MultipartReader } from "./multipart.js";
 import { PresentationReporter } from "./presentation.js";
 import { Deadline, Deferred, sleep } from "./timing.js";
@@ -12,8 +13,17 @@ const FIRST_IMAGE_TIMEOUT_MS = 30_000;
 const CHECK_MS = 3000;
 
 /**
- * Shows a session as MJPEG. The page reads the stream itself and passes each JPEG to the `<img>`. In this way it knows which
- * frame is shown when, skips to the newest one if decoding falls behind, and learns why a stream ended.
+ * @typedef {object} Picture
+ * @property {Uint8Array<ArrayBuffer>} data
+ * @property {FrameIdentity | null} identity
+ * @property {string} key that a repetition of the picture has too, or ""
+ */
+
+/**
+ * Shows a session as Motion JPEG. The page passes each JPEG to the `<img>`. In this way it knows which frame is shown when,
+ * skips to the newest one if decoding falls behind, and learns why a stream ended. The pictures come over the video WebSocket:
+ * a browser opens six connections to a server over HTTP/1.1, which as many streams would occupy. Where no WebSocket opens,
+ * they come as an MJPEG stream.
  *
  * Implements {@link import("./display.js").Viewer}.
  */
@@ -21,11 +31,12 @@ export class MjpegViewer {
   #image;
   #presentation;
   #abort = new AbortController();
-  /** @type {import("./multipart.js").Part | null} */
+  /** @type {Picture | null} */
   #next = null;
   #isShowing = false;
-  /** @type {string | null} */
-  #last = null;
+  /** Whether the page has shown a picture that it has read. */
+  #hasShown = false;
+  #lastKey = "";
   #bytes = 0;
   #skipped = 0;
   /** @type {Deferred<boolean>} */
@@ -64,7 +75,7 @@ export class MjpegViewer {
   }
 
   async statistics() {
-    const isCounted = this.#last !== null;
+    const isCounted = this.#hasShown;
     return { codec: "JPEG", bytes: isCounted ? this.#bytes : null, dropped: isCounted ? this.#skipped : null };
   }
 
@@ -74,12 +85,49 @@ export class MjpegViewer {
    * @param {Deadline} deadline of the first image
    */
   async #run(grant, expectFrame, deadline) {
-    const response = await request("GET", grant.mjpeg, { signal: this.#abort.signal });
-    if (expectFrame) deadline.set(FIRST_IMAGE_TIMEOUT_MS, "No image received over MJPEG");
-    else this.#started.resolve(true);
-    const reason = await this.#play(grant, response);
+    const onOpen = () => {
+      if (expectFrame) deadline.set(FIRST_IMAGE_TIMEOUT_MS, "No image received over MJPEG");
+      else this.#started.resolve(true);
+    };
+    const reason = (await this.#receive(grant, onOpen)) ?? (await this.#stream(grant, onOpen));
     this.#started.reject(new Error(reason));
     this.#ended.resolve(reason);
+  }
+
+  /**
+   * Shows the pictures of the video WebSocket.
+   *
+   * @param {SessionGrant} grant
+   * @param {() => void} onOpen
+   * @returns {Promise<string | null>} why it ended, null if it brought no picture
+   */
+  async #receive(grant, onOpen) {
+    const { signal } = this.#abort;
+    let hasPicture = false;
+    await receiveJpegs(grant.video, {
+      signal,
+      onOpen,
+      onPicture: ({ data, ...identity }) => {
+        hasPicture = true;
+        this.#bytes += data.length;
+        this.#offer({ data, identity, key: "" });
+      },
+    });
+    if (signal.aborted) return "";
+    return hasPicture ? "the connection was lost" : null;
+  }
+
+  /**
+   * Shows the MJPEG stream.
+   *
+   * @param {SessionGrant} grant
+   * @param {() => void} onOpen
+   * @returns {Promise<string>} why it ended
+   */
+  async #stream(grant, onOpen) {
+    const response = await request("GET", grant.mjpeg, { signal: this.#abort.signal });
+    onOpen();
+    return this.#play(grant, response);
   }
 
   /**
@@ -90,7 +138,7 @@ export class MjpegViewer {
   async #play(grant, response) {
     if (response.body && response.headers.get("Content-Type")?.startsWith("multipart/")) {
       const reason = await this.#read(response.body.getReader());
-      if (this.#last !== null || this.#abort.signal.aborted) return reason;
+      if (this.#hasShown || this.#abort.signal.aborted) return reason;
     }
     return this.#showUnread(grant);
   }
@@ -130,30 +178,33 @@ export class MjpegViewer {
         const { done, value } = await reader.read();
         if (done) return "the stream has ended";
         this.#bytes += value.length;
-        for (const part of parts.push(value)) this.#offer(part);
+        for (const { headers, body } of parts.push(value)) {
+          const key = headers.get("x-frame") ?? "";
+          this.#offer({ data: body, identity: parseIdentity(key), key });
+        }
       }
     } catch (error) {
       return error instanceof Error && error.name === "AbortError" ? "" : "the stream was interrupted";
     }
   }
 
-  /** @param {import("./multipart.js").Part} part */
-  #offer(part) {
+  /** @param {Picture} picture */
+  #offer(picture) {
     if (this.#next) this.#skipped += 1;
-    this.#next = part;
+    this.#next = picture;
     if (!this.#isShowing) this.#showPending();
   }
 
   async #showPending() {
     this.#isShowing = true;
     while (this.#next) {
-      const { headers, body } = this.#next;
-      const identity = headers.get("x-frame") ?? "";
+      const { data, identity, key } = this.#next;
       this.#next = null;
-      if (this.#isRepeated(identity) || !(await this.#show(body))) continue;
-      this.#last = identity;
+      if (this.#isRepeated(key) || !(await this.#show(data))) continue;
+      this.#lastKey = key;
+      this.#hasShown = true;
       this.#started.resolve(true);
-      this.#presentation.add({ identity: parseIdentity(identity) });
+      this.#presentation.add({ identity });
     }
     this.#isShowing = false;
   }
@@ -161,10 +212,10 @@ export class MjpegViewer {
   /**
    * Whether the server repeats the last frame, as it does to keep an idle connection open.
    *
-   * @param {string} identity
+   * @param {string} key
    */
-  #isRepeated(identity) {
-    return identity !== "" && identity === this.#last;
+  #isRepeated(key) {
+    return key !== "" && key === this.#lastKey;
   }
 
   /**

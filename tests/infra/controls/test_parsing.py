@@ -58,6 +58,11 @@ def test_a_number_that_no_member_takes_is_refused_where_it_stands(number):
     assert fault.detail.startswith("fields.gain: ") and number[:32] in fault.detail
 
 
+def test_a_message_with_many_such_numbers_is_refused_as_a_whole():
+    text = '{"v":1,"type":"controls","seq":1,"fields":{"gain":[' + "NaN," * 9 + "1]}}"
+    assert refusal(text) == ("bad_message", None, None)
+
+
 @pytest.mark.parametrize("kind", [None, "", "pong", "Controls", 3, ["controls"], {"a": "\ud800"}, "\ud800" * 1000])
 def test_an_unknown_type_is_refused(kind):
     assert refusal({"v": 1, "type": kind, "seq": 4}) == ("unknown_type", "type", 4)

@@ -77,3 +77,15 @@ def test_other_channels_are_closed_with_one_warning(caplog: pytest.LogCaptureFix
     for channel in others:
         controls.attach(channel)  # type: ignore[arg-type]
     assert all(channel.closed for channel in others) and len(caplog.records) == 1
+
+
+def test_a_long_message_counts_as_several() -> None:
+    received: list[int] = []
+    clock = ManualClock(1)
+    channel = opened(lambda text: received.append(len(text)) or [], clock)
+    for _ in range(20):
+        channel.receive("x" * 64_000)
+    assert len(received) == 7
+    clock.advance(1.0)
+    channel.receive("x" * 600_000)
+    assert received[-1] == 600_000, "the longest one costs what a second allows"

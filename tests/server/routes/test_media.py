@@ -289,6 +289,40 @@ async def test_the_video_socket_closes_with_its_session() -> None:
             assert closed.value.rcvd is not None and closed.value.rcvd.code == 1001
 
 
+async def test_the_video_socket_carries_jpegs_on_request() -> None:
+    async with over_http() as served:
+        owned = await served.create(seed=90)
+        session = served.session(owned)
+        async with connect(owned.url("video", "ws") + "&codec=jpeg") as socket:
+            watcher = Watcher(socket)
+            packet = await watcher.next()
+            assert (packet.number, packet.keyframe, packet.epoch, packet.action_seq) == (0, True, 1, None)
+            assert abs(jpeg_color(packet.data)[2] - 90) < 6
+            assert session.media.watching == session.media.jpegs.viewers == 1
+            await owned.send(5, keys=["KeyW"])
+            while packet.action_seq != 5:
+                packet = await watcher.next()
+            assert abs(jpeg_color(packet.data)[1] - HELD) < 6
+            await owned.request("POST", "reset", json={"context": {"seed": 10}})
+            while packet.epoch == 1:  # packets in flight
+                packet = await watcher.next()
+            assert abs(jpeg_color(packet.data)[2] - 10) < 6
+            await owned.request("DELETE", "self")
+            with pytest.raises(ConnectionClosed) as closed:
+                while True:
+                    await watcher.next()
+            assert closed.value.rcvd is not None and closed.value.rcvd.code == 1001
+        await until(lambda: session.media.watching == 0)
+
+
+async def test_an_unknown_codec_is_refused() -> None:
+    async with over_http() as served:
+        owned = await served.create()
+        with pytest.raises(InvalidStatus):
+            async with connect(owned.url("video", "ws") + "&codec=av1"):
+                pass
+
+
 async def test_an_invalid_message_closes_the_connection() -> None:
     async with over_http() as served:
         owned = await served.create()
@@ -357,7 +391,7 @@ class Stuck:
 
 
 async def test_a_client_that_reads_nothing_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("realtime_engine.infra.webcodecs.feed._STUCK_NS", 50_000_000)
+    monkeypatch.setattr("realtime_engine.infra.webcodecs.feed.STUCK_NS", 50_000_000)
     async with in_process() as served:
         session = served.session(await served.create())
         socket = Stuck()

@@ -166,7 +166,7 @@ def _load(text: str) -> object:
     if len(text) > MAX_STRUCTURE_CHARACTERS and _has_much_structure(text):
         detail = f"expected at most {MAX_STRUCTURE_CHARACTERS} characters of JSON besides the contents of strings"
         raise MessageRefused(MessageFault("too_large", detail))
-    return _loads(text, UnusableNumber)
+    return _loads(text, _UnusableNumbers())
 
 
 def _has_much_structure(text: str) -> bool:
@@ -190,6 +190,19 @@ class UnusableNumber:
 
     def __init__(self, detail: str) -> None:
         self.detail = detail
+
+
+class _UnusableNumbers:
+    """Makes the unusable numbers of one message, of which each costs time until its place is known."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def __call__(self, detail: str) -> UnusableNumber:
+        self._count += 1
+        if self._count > _MAX_PROBLEMS:
+            _refuse(detail)
+        return UnusableNumber(detail)
 
 
 def _refuse(detail: str) -> NoReturn:

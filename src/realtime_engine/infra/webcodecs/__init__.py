@@ -1,7 +1,8 @@
-"""H.264 as WebSocket messages for browsers that decode with WebCodecs. Independent of web frameworks."""
+"""H.264 for browsers that decode with WebCodecs, and JPEGs, as WebSocket messages. Independent of web frameworks."""
 
 from .feed import PacketFeed
 from .flow_control import InFlightWindow, RateEstimate
+from .jpeg_feed import JpegFeed
 from .protocol import (
     Acknowledge,
     BadMessageError,
@@ -17,6 +18,7 @@ __all__ = [
     "BadMessageError",
     "BadPacketError",
     "InFlightWindow",
+    "JpegFeed",
     "KeyframeRequest",
     "PacketFeed",
     "RateEstimate",

@@ -13,7 +13,7 @@ from .flow_control import InFlightWindow
 from .protocol import Acknowledge, KeyframeRequest, VideoPacket
 
 _MIN_BUDGET_MS = 50.0  # at 30 frames per second, two frames may be that far apart
-_STUCK_NS = 10 * NS_PER_S
+STUCK_NS = 10 * NS_PER_S
 _NS_PER_MS = NS_PER_S // 1000
 _TICKS_PER_MS = 90
 
@@ -94,7 +94,7 @@ class PacketFeed:
         """Queue a frame of the stream, or drop it."""
         now_ns = self._clock.now_ns()
         self._update_rate(now_ns)
-        self.is_stuck = max(self._window.age_ns(now_ns), self._sending_ns(now_ns)) > _STUCK_NS
+        self.is_stuck = max(self._window.age_ns(now_ns), self._sending_ns(now_ns)) > STUCK_NS
         if encoded.packet.is_keyframe and (self._skipping or not self._window.is_open(now_ns)):
             self.dropped += len(self._queue)
             self._queue.clear()  # a keyframe replaces everything before it
@@ -193,11 +193,11 @@ class PacketFeed:
             epoch=frame.epoch,
             seq=frame.seq,
             index=frame.frame_index,
-            action_seq=_number(frame.action_id),
+            action_seq=numeric_action(frame.action_id),
             data=bytes(packet),
         ).encode()
 
 
-def _number(action_id: Any) -> int | None:
+def numeric_action(action_id: Any) -> int | None:
     """An action that did not arrive by the controls protocol may have any id."""
     return action_id if isinstance(action_id, int) else None

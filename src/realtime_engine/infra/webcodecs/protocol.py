@@ -80,7 +80,7 @@ class VideoPacket:
         timestamp_us: presentation time, in microseconds of the stream's clock.
         epoch, seq, index: the identity of the frame, as in :class:`~realtime_engine.infra.frame.FrameId`.
         action_seq: ``seq`` of the newest controls message that shaped it.
-        data: H.264, Annex B, one access unit; parameter sets come before every keyframe.
+        data: H.264, Annex B, one access unit; parameter sets come before every keyframe. Or a JPEG.
     """
 
     number: int

@@ -21,6 +21,7 @@ OnControls = Callable[[str], list[str]]
 
 _MAX_BUFFERED = 262_144  # bytes
 _WARNINGS_PER_S = 1.0
+_CHARACTERS_PER_MESSAGE = 1024  # a longer message counts as several
 
 
 class ControlsChannel:
@@ -70,7 +71,8 @@ class ControlsChannel:
         return True
 
     def _on_message(self, message: str | bytes) -> None:
-        if not self._messages.allow():
+        cost = min(1 + len(message) // _CHARACTERS_PER_MESSAGE, MESSAGES_PER_S)
+        if not self._messages.allow(cost):
             self._warn()
             return
         text = message if isinstance(message, str) else message.decode(errors="replace")

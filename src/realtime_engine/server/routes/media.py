@@ -1,4 +1,4 @@
-"""Video without WebRTC: MJPEG, single JPEGs, and H.264 packets by WebSocket for WebCodecs."""
+"""Video without WebRTC: MJPEG, single JPEGs, and H.264 packets or JPEGs by WebSocket."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncGenerator
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, WebSocket
 from fastapi.responses import Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from ...infra.mjpeg import HEADERS, format_frame_id
+from ...infra.publisher import PublisherClosed
 from ...infra.rate_limit import MESSAGES_PER_S, TokenBucket
-from ...infra.webcodecs import BadMessageError, PacketFeed, parse_viewer_message
+from ...infra.webcodecs import BadMessageError, JpegFeed, PacketFeed, parse_viewer_message
 from ..problems import Problem
 from ..runtime import runtime_of
 from ..security import bearer_or_query
@@ -99,14 +100,25 @@ async def frame(session: Watched) -> Response:
 
 @router.websocket("/sessions/{session_id}/video")
 async def video(
-    socket: WebSocket, session_id: str, viewer: Annotated[str | None, Query(min_length=1, max_length=64)] = None
+    socket: WebSocket,
+    session_id: str,
+    viewer: Annotated[str | None, Query(min_length=1, max_length=64)] = None,
+    codec: Literal["h264", "jpeg"] = "h264",
 ) -> None:
-    """Binary packets to the viewer, acknowledgements back. ``viewer`` is what it calls itself in ``presented``."""
+    """Binary packets to the viewer, acknowledgements back.
+
+    ``viewer`` is what it calls itself in ``presented``; viewers of JPEGs have no name.
+    """
     session = await open_socket(socket, session_id)
-    if session is not None:
-        member = session.access.member_of(bearer_or_query(socket))
-        with connection_of(member) as revoked, session.media.feeds.open(viewer) as feed:
+    if session is None:
+        return
+    member = session.access.member_of(bearer_or_query(socket))
+    feeds = session.media.open_jpeg_feed() if codec == "jpeg" else session.media.feeds.open(viewer)
+    try:
+        with connection_of(member) as revoked, feeds as feed:
             await VideoConnection(socket, session, feed, revoked).run()
+    except PublisherClosed:
+        await close_in_time(socket.close(GOING_AWAY))
 
 
 class VideoConnection:
@@ -119,7 +131,9 @@ class VideoConnection:
         revoked: set when the client loses its access.
     """
 
-    def __init__(self, socket: WebSocket, session: DemoSession, feed: PacketFeed, revoked: asyncio.Event) -> None:
+    def __init__(
+        self, socket: WebSocket, session: DemoSession, feed: PacketFeed | JpegFeed, revoked: asyncio.Event
+    ) -> None:
         self._socket = socket
         self._session = session
         self._feed = feed
@@ -145,8 +159,9 @@ class VideoConnection:
                 await asyncio.sleep(delay_s)
 
     async def _write(self) -> None:
-        while True:
-            await self._socket.send_bytes(await self._feed.next())
+        with contextlib.suppress(PublisherClosed):
+            while True:
+                await self._socket.send_bytes(await self._feed.next())
 
     async def _close(self) -> None:
         if self._refusal is not None:

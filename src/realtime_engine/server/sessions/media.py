@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from dataclasses import replace
 
 from ...core.clock import MONOTONIC
@@ -12,6 +14,7 @@ from ...infra.jpeg import JpegEncoder, JpegFrame, JpegPublisher
 from ...infra.mjpeg import MjpegStream
 from ...infra.publisher import FramePublisher
 from ...infra.telemetry.frame_latency import FrameLatencyTracker
+from ...infra.webcodecs import JpegFeed
 from ...infra.webrtc import SharedVideo, StreamStats, Tier
 from ..counters import Counts
 from ..resources import ServerResources
@@ -79,6 +82,7 @@ class SessionMedia:
     ) -> None:
         config, pool = resources.config, resources.pool
         self._idle = idle
+        self._budget_ms = config.media_age_budget_ms
         self.latency = FrameLatencyTracker(resources.totals)
         self.frames = FramePublisher(idle.on_watched)
         self.jpegs = JpegPublisher(self.frames, resources.jpeg, pool, self._on_jpeg)
@@ -114,6 +118,12 @@ class SessionMedia:
         if self.recordings is not None:
             counts = replace(counts, recordings=self.recordings.started, recorded_bytes=self.recordings.bytes)
         return counts.with_video(self.tiers())
+
+    @contextmanager
+    def open_jpeg_feed(self) -> Iterator[JpegFeed]:
+        """A feed of JPEGs for one viewer of the video WebSocket, closed on exit."""
+        with self.jpegs.subscribe() as pictures:
+            yield JpegFeed(pictures, budget_ms=self._budget_ms)
 
     async def snapshot(self) -> JpegFrame | None:
         """The newest frame as JPEG; ``None`` before the first. Counts as watching for a moment."""
