@@ -142,7 +142,7 @@ class OwnedSession:
 
     def url(self, link: str, scheme: str = "http") -> str:
         base = str(self.client.base_url).rstrip("/").replace("http", scheme, 1)
-        return f"{base}{self.links[link]}?token={self.token}"
+        return f"{base}/{self.links[link]}?token={self.token}"
 
     async def send(self, seq: int, **given: Any) -> list[dict[str, Any]]:
         response = await self.request("POST", "actions", json={"v": 1, "type": "controls", "seq": seq, **given})

@@ -14,7 +14,7 @@ async def test_the_web_client_is_served_with_a_strict_policy() -> None:
     async with in_process() as served:
         page = await served.client.get("/")
         assert page.status_code == 200 and page.text == (web_directory() / "index.html").read_text()
-        assert page.headers["content-security-policy"] == POLICY
+        assert page.headers["content-security-policy"] == POLICY + "frame-ancestors 'self'"
         assert page.headers["cache-control"] == "no-cache" and page.headers["referrer-policy"] == "no-referrer"
         module = await served.client.get("/js/app.js")
         assert "javascript" in module.headers["content-type"]
@@ -31,7 +31,7 @@ async def test_the_address_with_the_token_sets_the_cookie() -> None:
         assert (await served.client.get("/")).status_code == 200
         assert (await served.client.get("/?token=wrong")).headers.get("set-cookie") is None
         entered = await served.client.get("/?token=open sesame")
-        assert (entered.status_code, entered.headers["location"]) == (303, "/")
+        assert (entered.status_code, entered.headers["location"]) == (303, "./")
         cookie = entered.headers["set-cookie"].lower()
         assert "httponly" in cookie and "samesite=strict" in cookie
         assert (await served.client.get("/api/demo")).status_code == 200  # the client keeps the cookie
@@ -44,17 +44,43 @@ async def test_a_demo_may_have_its_own_page_and_routes(tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text("<p>mine</p>")
     demo = paint_demo(page=tmp_path, routes="tests.server.own_routes:router")
     async with in_process(demo) as served:
-        assert (await served.client.get("/api/demo")).json()["page"] == "/demos/paint/"
+        assert (await served.client.get("/api/demo")).json()["page"] == "demos/paint/"
         assert (await served.client.get("/demos/paint/")).text == "<p>mine</p>"
         assert (await served.client.get("/demos/paint/api/hello")).json() == {"hello": "paint"}
         assert (await served.client.get("/demos/other/api/hello")).status_code == 404
+
+
+async def test_code_has_its_type_whatever_the_machine_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mimetypes.guess_type", lambda *_, **__: ("text/plain", None))
+    async with in_process() as served:
+        for path, kind in (("/", "text/html"), ("/js/app.js", "text/javascript"), ("/style.css", "text/css")):
+            assert (await served.client.get(path)).headers["content-type"] == f"{kind}; charset=utf-8"
+
+
+async def test_allowed_origins_may_frame_both_pages(tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text("<p>paint</p>")
+    origins = ("https://example.org", "http://other.example:8080")
+    async with in_process(paint_demo(page=tmp_path), allowed_origins=origins) as served:
+        for path in ("/", "/demos/paint/"):
+            policy = (await served.client.get(path)).headers["content-security-policy"]
+            assert policy.endswith("frame-ancestors 'self' https://example.org http://other.example:8080")
+
+
+@pytest.mark.parametrize(("scheme", "origins"), [("https", ("https://example.org",)), ("https", ()), ("http", ())])
+async def test_the_cookie_fits_the_use_of_the_page(scheme: str, origins: tuple[str, ...]) -> None:
+    async with in_process(token="correct horse", allowed_origins=origins) as served:
+        url = f"{scheme}://localhost:9000/?token=correct horse"
+        cookie = (await served.client.get(url)).headers["set-cookie"]
+        assert cookie.startswith("realtime_engine_access_9000=")
+        assert ("SameSite=none" in cookie, "Partitioned" in cookie) == (bool(origins),) * 2
+        assert ("Secure" in cookie) == (scheme == "https")
 
 
 async def test_a_demos_page_redirects_to_the_address_with_a_slash(tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text("<p>mine</p>")
     async with in_process(paint_demo(page=tmp_path)) as served:
         led = await served.client.get("/demos/paint?transport=mjpeg")
-        assert (led.status_code, led.headers["location"]) == (308, "/demos/paint/?transport=mjpeg")
+        assert (led.status_code, led.headers["location"]) == (308, "paint/?transport=mjpeg")
     async with in_process() as served:
         assert (await served.client.get("/demos/paint")).status_code == 404
 

@@ -164,7 +164,7 @@ async function readProblem(response) {
  */
 export async function getDemo(invitation = null) {
   const demo = await (await request("GET", resolve("api/demo"), { token: invitation ?? undefined })).json();
-  return { ...demo, received: performance.now() };
+  return { ...demo, page: demo.page && resolve(demo.page).href, received: performance.now() };
 }
 
 /**

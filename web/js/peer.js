@@ -55,7 +55,9 @@ export class HttpPeer {
       body: this.connection.localDescription?.sdp,
       signal: this.#abort.signal,
     });
-    this.#location = new URL(response.headers.get("Location") ?? "", url);
+    // The path may lack the prefix of a proxy; the connection is always below the address of its offer.
+    const id = (response.headers.get("Location") ?? "").split("/").pop();
+    this.#location = new URL(`${url.pathname}/${id}`, url);
     this.#etag = response.headers.get("ETag");
     await this.connection.setRemoteDescription({ type: "answer", sdp: await response.text() });
   }

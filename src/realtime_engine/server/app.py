@@ -14,6 +14,7 @@ from starlette.middleware.cors import CORSMiddleware
 from ..infra.demo import Demo
 from . import page, problems
 from .config import ServerConfig
+from .prefix import PathPrefix
 from .routes import (
     controls,
     description,
@@ -72,12 +73,13 @@ def create_app(demo: Demo, config: ServerConfig | None = None, *, options: BaseM
         _add_cors(app, runtime.config)
     if runtime.config.is_loopback and runtime.config.token is None:
         app.add_middleware(HostGate, config=runtime.config)
+    app.add_middleware(PathPrefix, prefix=runtime.config.root_path)
     app.include_router(health.router)
     for router in _ROUTERS:
         app.include_router(router, prefix="/api")
     if demo.routes is not None:
         app.include_router(_demo_router(demo.routes), prefix=page.prefix_of(demo) + "/api")
-    page.install(app, demo, runtime.config.token)
+    page.install(app, demo, runtime.config)
     return app
 
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from ..infra.encoding import ENCODER_CHOICES, MAX_BITRATE, MIN_BITRATE
 from ..infra.webrtc import IceConfig, IceServer, TurnSecret, UdpPorts
+from .prefix import PREFIX
 
 LOBBY_CHOICES = ("auto", "on", "off")
 
@@ -33,6 +34,7 @@ class ServerConfig:
     Attributes:
         host: address to listen on; ``0.0.0.0`` listens on all interfaces.
         port: port to listen on; 0 picks a free one.
+        root_path: path prefix below which a proxy serves this server, such as ``/demo``.
         token: token that clients must send to start a session; without one, every client may.
         token_file: file that contains the token, such as a container secret; surrounding whitespace is ignored.
         open: allow an address other than loopback without a token.
@@ -72,6 +74,7 @@ class ServerConfig:
 
     host: str = "127.0.0.1"
     port: int = 8000
+    root_path: str = ""
     token: str | None = field(default=None, repr=False)
     token_file: str | None = None
     open: bool = False
@@ -127,6 +130,8 @@ class ServerConfig:
             )
         if self.encoder not in ENCODER_CHOICES:
             raise ValueError(f"encoder must be one of {', '.join(ENCODER_CHOICES)}, got {self.encoder!r}")
+        if not isinstance(self.root_path, str) or not PREFIX.fullmatch(self.root_path):
+            raise ValueError(f"root_path must look like /demo, without a slash at the end, got {self.root_path!r}")
         if self.lobby not in LOBBY_CHOICES:
             raise ValueError(f"lobby must be one of {', '.join(LOBBY_CHOICES)}, got {self.lobby!r}")
         for origin in self.allowed_origins:

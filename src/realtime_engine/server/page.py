@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from fastapi import FastAPI, Request
 from fastapi.responses import RedirectResponse, Response
@@ -11,16 +12,28 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from ..infra.demo import Demo
-from .security import COOKIE, same_secret
+from .config import ServerConfig
+from .security import cookie_name, same_secret
 
 _PACKAGE = Path(__file__).parents[1]
 _DIRECTORIES = (_PACKAGE / "web", _PACKAGE.parents[1] / "web")
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self' ws: wss:; img-src 'self' data: blob:; "
-    "media-src 'self' blob:; base-uri 'self'; form-action 'none'; frame-ancestors 'self'"
+    "media-src 'self' blob:; base-uri 'self'; form-action 'none'; "
 )
-"""Content Security Policy of the web client: it loads nothing from other origins."""
+"""Content Security Policy of the web client without ``frame-ancestors``: it loads nothing from other origins."""
+
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".mjs": "text/javascript; charset=utf-8",
+    ".json": "application/json",
+    ".svg": "image/svg+xml",
+    ".wasm": "application/wasm",
+}
+"""Types of code. ``mimetypes`` reads them from the machine, which may say ``text/plain``; browsers then refuse them."""
 
 
 class PageFiles(StaticFiles):
@@ -28,10 +41,10 @@ class PageFiles(StaticFiles):
 
     Args:
         directory: the directory of the files.
-        policy: their Content Security Policy, if any.
+        policy: their Content Security Policy.
     """
 
-    def __init__(self, directory: Path, policy: str | None = None) -> None:
+    def __init__(self, directory: Path, policy: str) -> None:
         super().__init__(directory=directory, html=True)
         self._policy = policy
 
@@ -41,8 +54,10 @@ class PageFiles(StaticFiles):
         response.headers["Cache-Control"] = "no-cache"
         response.headers["X-Content-Type-Options"] = "nosniff"
         response.headers["Referrer-Policy"] = "no-referrer"
-        if self._policy is not None:
-            response.headers["Content-Security-Policy"] = self._policy
+        response.headers["Content-Security-Policy"] = self._policy
+        suffix = Path(getattr(response, "path", path)).suffix.lower()
+        if response.status_code == 200 and suffix in _TYPES:
+            response.headers["Content-Type"] = _TYPES[suffix]
         return response
 
 
@@ -63,26 +78,29 @@ def prefix_of(demo: Demo) -> str:
     return f"/demos/{demo.name}"
 
 
-def install(app: FastAPI, demo: Demo, token: str | None) -> None:
+def install(app: FastAPI, demo: Demo, config: ServerConfig) -> None:
     """Add the pages to ``app``, after all routes: the mount at ``/`` matches every path that is left."""
-    if token is not None:
-        app.get("/", include_in_schema=False)(_TokenLogin(token, PageFiles(web_directory(), POLICY)))
+    framing = " ".join(["frame-ancestors 'self'", *config.allowed_origins])
+    files = PageFiles(web_directory(), POLICY + framing)
+    if config.token is not None:
+        app.get("/", include_in_schema=False)(_TokenLogin(config, config.token, files))
     if demo.page is not None:
         app.get(prefix_of(demo), include_in_schema=False)(_add_slash)
-        app.mount(prefix_of(demo), PageFiles(demo.page))
-    app.mount("/", PageFiles(web_directory(), POLICY))
+        app.mount(prefix_of(demo), PageFiles(demo.page, framing))
+    app.mount("/", files)
 
 
 async def _add_slash(request: Request) -> Response:
     """Relative links of the page need an address that ends with a slash."""
     query = f"?{request.url.query}" if request.url.query else ""
-    return RedirectResponse(f"{request.url.path}/{query}", 308)
+    return RedirectResponse(f"{request.url.path.rpartition('/')[2]}/{query}", 308)
 
 
 class _TokenLogin:
     """Exchanges ``/?token=...`` for a cookie, so that the page does not handle the token."""
 
-    def __init__(self, token: str, files: PageFiles) -> None:
+    def __init__(self, config: ServerConfig, token: str, files: PageFiles) -> None:
+        self._is_framed = bool(config.allowed_origins)
         self._token = token
         self._files = files
 
@@ -90,6 +108,13 @@ class _TokenLogin:
         given = request.query_params.get("token")
         if given is None or not same_secret(given, self._token):
             return await self._files.get_response("index.html", request.scope)
-        response = RedirectResponse(request.url.path, 303)
-        response.set_cookie(COOKIE, given, httponly=True, samesite="strict", secure=request.url.scheme == "https")
+        rest = [(name, value) for name, value in request.query_params.multi_items() if name != "token"]
+        response = RedirectResponse(f"./?{urlencode(rest)}" if rest else "./", 303)
+        secure = request.url.scheme == "https"
+        is_framed = self._is_framed and secure  # a cookie for the frames of other sites has to be secure
+        response.set_cookie(
+            cookie_name(request), given, httponly=True, samesite="none" if is_framed else "strict", secure=secure
+        )
+        if is_framed:
+            response.headers["Set-Cookie"] += "; Partitioned"
         return response

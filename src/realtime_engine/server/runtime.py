@@ -52,7 +52,6 @@ class Runtime:
     Attributes:
         demo: as given.
         config: as given.
-        host: loads and runs the engine; set while the server runs.
         metrics: the Prometheus metrics; set while the server runs.
         reachability: how WebRTC viewers can reach the server; ``None`` until it is known.
         totals: frame times over all sessions.
@@ -63,7 +62,7 @@ class Runtime:
     def __init__(self, demo: Demo, config: ServerConfig, options: BaseModel | None) -> None:
         self.demo = demo
         self.config = config
-        self.host: EngineHost
+        self._host: EngineHost | None = None
         self.metrics: Metrics
         self.reachability: Reachability | None = None
         self.totals = FrameTotals(on_joined=SpanSender.exporting().send if config.otel else None)
@@ -82,7 +81,7 @@ class Runtime:
     async def running(self) -> AsyncIterator[None]:
         """Load and run the engine inside the context; on exit everything ends, in bounded time."""
         self._recorder = self._control_recorder()
-        self.host = EngineHost(self.demo, self._options, self._recorder)
+        self._host = EngineHost(self.demo, self._options, self._recorder)
         loop_monitor = LoopMonitor()
         self.metrics = Metrics(
             MetricSources(
@@ -100,6 +99,20 @@ class Runtime:
             await self._shut_down(engine)
             await route  # ends soon; cancelled, it would leave sockets open
             loop_monitor.stop()
+
+    @property
+    def host(self) -> EngineHost:
+        """Loads and runs the engine.
+
+        Raises:
+            RuntimeError: the application was not started.
+        """
+        if self._host is None:
+            raise RuntimeError(
+                "the application was not started: an application that mounts it enters "
+                "demo_app.router.lifespan_context(demo_app) in its own lifespan"
+            )
+        return self._host
 
     @property
     def sessions(self) -> Sessions:

@@ -13,8 +13,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from .config import ServerConfig
 from .problems import Problem
 
-COOKIE = "realtime_engine_access"
-
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
@@ -29,6 +27,11 @@ def bearer_or_query(connection: HTTPConnection) -> str | None:
     return bearer(connection) or connection.query_params.get("token")
 
 
+def cookie_name(connection: HTTPConnection) -> str:
+    """The name of the cookie with the server's token: browsers send cookies to all ports of a host."""
+    return f"realtime_engine_access_{connection.url.port or 0}"
+
+
 def same_secret(given: str | None, expected: str) -> bool:
     """Compare in constant time; false for ``None``."""
     return given is not None and secrets.compare_digest(given.encode(), expected.encode())
@@ -38,7 +41,7 @@ def has_access(connection: HTTPConnection, token: str | None) -> bool:
     """Whether the client sends the server's token, as a bearer token or in the page's cookie."""
     if token is None:
         return True
-    return same_secret(bearer(connection), token) or same_secret(connection.cookies.get(COOKIE), token)
+    return same_secret(bearer(connection), token) or same_secret(connection.cookies.get(cookie_name(connection)), token)
 
 
 def check_access(connection: HTTPConnection, token: str | None) -> None:

@@ -64,8 +64,8 @@ async def test_a_client_waits_and_claims_its_place() -> None:
         assert (ticket["state"], ticket["position"]) == ("waiting", 1)
         assert ticket["estimated_wait_s"] > 0
         assert ticket["links"] == {
-            "self": f"/api/tickets/{ticket['ticket']}",
-            "events": f"/api/tickets/{ticket['ticket']}/events",
+            "self": f"api/tickets/{ticket['ticket']}",
+            "events": f"api/tickets/{ticket['ticket']}/events",
         }
         again = await enter(second, 202, ticket=ticket["ticket"])
         assert (again["ticket"], again["position"]) == (ticket["ticket"], 1)

@@ -20,7 +20,8 @@ async def test_a_session_is_created_shown_and_deleted() -> None:
         assert created.status_code == 201
         answer = created.json()
         assert set(answer) == {"session_id", "token", "links"}
-        assert created.headers["location"] == answer["links"]["self"] == f"/api/sessions/{answer['session_id']}"
+        assert answer["links"]["self"] == f"api/sessions/{answer['session_id']}"
+        assert created.headers["location"] == f"/{answer['links']['self']}"
         owned = await served.create()
         assert owned.token != answer["token"] and len(owned.token) >= 32
         shown = (await owned.request("GET", "self")).json()

@@ -40,7 +40,7 @@ async def test_a_viewer_watches_and_controls_until_it_disconnects() -> None:
         owned = await served.create()
         session = served.session(owned)
         async with viewing(owned) as (receiver, answer):
-            assert answer.headers["location"].startswith(owned.links["whep"] + "/")
+            assert answer.headers["location"].startswith(f"/{owned.links['whep']}/")
             assert answer.headers["content-type"] == "application/sdp"
             frame = await receiver.next_frame()
             assert (frame.image.width, frame.image.height) == (64, 48)
@@ -217,7 +217,7 @@ async def test_input_video_is_transformed_and_shown(codec: str, effect: str) -> 
         owned = await served.create(effect=effect, strength=0.8)
         expected = EFFECTS[effect](np.ascontiguousarray(still()[:, ::-1]), 0.8)
         async with publishing(owned, codec=codec, audio=True) as (_, answer), viewing(owned) as (receiver, _):
-            assert answer.headers["location"].startswith(owned.links["whip"] + "/")
+            assert answer.headers["location"].startswith(f"/{owned.links['whip']}/")
             assert answer.headers["content-type"] == "application/sdp"
             assert answer.headers["link"].startswith('<turn:turn.example:3478>; rel="ice-server"')
             while difference((await receiver.next_frame()).rgb(), expected) >= 8:

@@ -73,4 +73,4 @@ def _ice_server(server: IceServer) -> dict[str, str]:
 
 
 def _page(runtime: Runtime) -> str | None:
-    return None if runtime.demo.page is None else prefix_of(runtime.demo) + "/"
+    return None if runtime.demo.page is None else prefix_of(runtime.demo).removeprefix("/") + "/"

@@ -76,7 +76,7 @@ def _describe(session: DemoSession) -> dict[str, Any]:
         "age_s": round((MONOTONIC.now_ns() - started_ns) / NS_PER_S, 1),
         "viewers": session.media.watching,
         "links": {
-            "thumbnail": f"/api/lobby/{session.id}/thumbnail.jpg",
-            "invitations": f"/api/lobby/{session.id}/invitations",
+            "thumbnail": f"api/lobby/{session.id}/thumbnail.jpg",
+            "invitations": f"api/lobby/{session.id}/invitations",
         },
     }

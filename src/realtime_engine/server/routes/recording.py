@@ -95,5 +95,5 @@ async def _describe(runtime: Runtime, session_id: str, session: DemoSession | No
     recordings = None if session is None else session.media.recordings
     state = _ENDED if recordings is None else recordings.describe()
     files = await asyncio.to_thread(store.files, session_id)
-    base = f"/api/sessions/{session_id}/recording"
+    base = f"api/sessions/{session_id}/recording"
     return {**state, "files": [{"name": name, "bytes": size, "href": f"{base}/{name}"} for name, size in files]}

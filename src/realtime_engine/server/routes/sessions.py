@@ -78,7 +78,8 @@ async def create(request: Request) -> Response:
     else:
         links = links_of(admitted)
         created = {"session_id": admitted.id, "token": admitted.token, "links": links}
-        response = JSONResponse(created, 201, {"Location": links["self"], "Cache-Control": "no-store"})
+        location = path_of(request, links["self"])
+        response = JSONResponse(created, 201, {"Location": location, "Cache-Control": "no-store"})
     remember(response, request, client)
     return response
 
@@ -154,8 +155,8 @@ async def reset(request: Request, session: Owned) -> dict[str, Any]:
 
 
 def links_of(session: DemoSession) -> dict[str, str]:
-    """The addresses of the session's routes."""
-    base = f"/api/sessions/{session.id}"
+    """The addresses of the session's routes, relative to the page: the server may be below a path prefix."""
+    base = f"api/sessions/{session.id}"
     whip = {} if session.publishers is None else {"whip": f"{base}/whip"}
     recording = {} if session.media.recordings is None else {"recording": f"{base}/recording"}
     return {
@@ -174,6 +175,11 @@ def links_of(session: DemoSession) -> dict[str, str]:
         "controls": f"{base}/controls",
         "trace": f"{base}/trace",
     }
+
+
+def path_of(request: Request, link: str) -> str:
+    """The path of a link, below the prefix of the server as far as it is known, for a ``Location`` header."""
+    return f"{request.scope.get('root_path', '')}/{link}"
 
 
 def _describe(session: DemoSession) -> dict[str, Any]:

@@ -64,7 +64,7 @@ class TicketStream(StreamingResponse):
 
 def describe_ticket(runtime: Runtime, ticket: Ticket) -> dict[str, Any]:
     """A ticket as its client is shown it."""
-    path = f"/api/tickets/{ticket.id}"
+    path = f"api/tickets/{ticket.id}"
     status = _describe(runtime.admission.status(ticket))
     return {"ticket": ticket.id, **status, "links": {"self": path, "events": f"{path}/events"}}
 
