@@ -25,7 +25,8 @@ def dream(chromium: str) -> Iterator[MazeServer]:
 
 def test_two_people_walk_through_two_dreams_of_one_batch(dream: MazeServer, visit: Opener) -> None:
     first, second = (visit(dream).until_live().in_world(seed) for seed in (1, 2))
-    assert dream.viewers() == [1, 1], "two sessions of one engine, each with its viewer"
+    watched = [viewers for viewers in dream.viewers() if viewers]
+    assert watched == [1, 1], "two sessions of one engine, each with its viewer"
     assert np.median(np.abs(first.pixels() - second.pixels())) > 6
     for walker, other, key in ((first, second, "KeyE"), (second, first, "KeyQ")):
         walker.keep("here")
