@@ -114,12 +114,16 @@ export class DemoPage {
     else this.#session.start();
   }
 
+  get #title() {
+    return this.#demo.title || this.#demo.name;
+  }
+
   /** Shows what runs, and starts a session on request. */
   #showLobby() {
     byId("status").textContent = "Not started";
     byId("status").dataset.state = "waiting";
     this.#lobby.show();
-    this.#overlay.show(this.#demo.title || this.#demo.name, {
+    this.#overlay.show(this.#title, {
       button: "Play",
       onClick: () => {
         this.#lobby.hide();
@@ -377,7 +381,7 @@ export class DemoPage {
   #onState({ state, text, seconds }) {
     this.#state = state;
     this.#isAsking = false;
-    document.title = this.#demo.title || this.#demo.name;
+    document.title = this.#title;
     if (state !== "live") this.#stats.clear();
     const translucent = this.#display.resolution !== "";
     if (state === "connecting" || state === "reconnecting") {
@@ -408,8 +412,7 @@ export class DemoPage {
       button: "Leave the line",
       onClick: () => this.#session.leaveLine(),
     });
-    const { title, name } = this.#demo;
-    document.title = isReserved ? `Your turn: ${title || name}` : `(${status.position}) ${title || name}`;
+    document.title = isReserved ? `Your turn: ${this.#title}` : `(${status.position}) ${this.#title}`;
     this.#showState();
   }
 

@@ -43,9 +43,9 @@ class RealtimeClient:
         self,
         base_url: str,
         *,
-        context: Mapping[str, Any] | None,
+        context: Mapping[str, Any] | None = None,
         transport: Transport,
-        token: str | None,
+        token: str | None = None,
         timeout_s: float,
         silence_s: float,
         queue_timeout_s: float | None = 0.0,
@@ -126,15 +126,7 @@ class RealtimeClient:
         if not invitation:
             raise ValueError(f"link must contain ?watch=..., as the page's share dialog shows it, got {link!r}")
         base_url = urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
-        return cls(
-            base_url,
-            context=None,
-            transport=transport,
-            token=None,
-            timeout_s=timeout_s,
-            silence_s=silence_s,
-            invitation=invitation,
-        )
+        return cls(base_url, transport=transport, timeout_s=timeout_s, silence_s=silence_s, invitation=invitation)
 
     async def open(self) -> None:
         """Create a session, or join one, and connect to it. On failure, nothing is left open.

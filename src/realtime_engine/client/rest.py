@@ -7,7 +7,7 @@ import contextlib
 import ipaddress
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -66,14 +66,11 @@ class Rest:
         body: dict[str, Any] = {"context": dict(context)}
         while True:
             answer = await self.request("POST", "api/sessions", json=body)
-            try:
+            with self._expecting_a_session(answer):
                 given = answer.json()
                 if answer.status_code != 202:
-                    return SessionGrant(given["session_id"], given["token"], given["links"])
+                    return _grant_in(given)
                 body["ticket"], link = given["ticket"], given["links"]["self"]
-            except (ValueError, KeyError, TypeError) as error:
-                detail = f"{self.base_url} returned no session ({error!r}): is it a Realtime Engine server?"
-                raise RefusedError(answer.status_code, {"detail": detail}) from error
             await self._wait_in_line(link, given, deadline_s)
 
     async def join(self, invitation: str) -> SessionGrant:
@@ -81,10 +78,20 @@ class Rest:
 
         Raises:
             UnreachableError: the server does not respond.
-            RefusedError: the invitation was revoked or is over.
+            RefusedError: the invitation was revoked or is over, or it is not a Realtime Engine server.
         """
-        joined = (await self.request("POST", "api/invitations", json={"token": invitation})).json()
-        return SessionGrant(joined["session_id"], joined["token"], joined["links"])
+        answer = await self.request("POST", "api/invitations", json={"token": invitation})
+        with self._expecting_a_session(answer):
+            return _grant_in(answer.json())
+
+    @contextlib.contextmanager
+    def _expecting_a_session(self, answer: httpx.Response) -> Iterator[None]:
+        """Raise :class:`RefusedError` if the body of ``answer`` is not what the server returns for a session."""
+        try:
+            yield
+        except (ValueError, KeyError, TypeError) as error:
+            detail = f"{self.base_url} returned no session ({error!r}): is it a Realtime Engine server?"
+            raise RefusedError(answer.status_code, {"detail": detail}) from error
 
     async def _wait_in_line(self, link: str, ticket: Mapping[str, Any], deadline_s: float | None) -> None:
         """Wait until a place is reserved; otherwise leave the line."""
@@ -154,6 +161,10 @@ def refusal(response: httpx.Response) -> RefusedError:
     if response.status_code == 422:
         return RejectedError(422, problem)
     return RefusedError(response.status_code, problem)
+
+
+def _grant_in(body: Mapping[str, Any]) -> SessionGrant:
+    return SessionGrant(body["session_id"], body["token"], body["links"])
 
 
 def _no_place(ticket: Mapping[str, Any]) -> FullError:

@@ -6,6 +6,13 @@ from ..core.clock import MONOTONIC, NS_PER_S, Clock
 
 MESSAGES_PER_S = 500.0
 
+_CHARACTERS_PER_MESSAGE = 1024
+
+
+def message_cost(length: int) -> int:
+    """How many messages one of ``length`` characters counts as."""
+    return 1 + length // _CHARACTERS_PER_MESSAGE
+
 
 class TokenBucket:
     """Lets ``burst`` tokens through at once and ``rate`` tokens a second from then on.

@@ -143,7 +143,6 @@ class Runtime:
                 recorder=self._recorder,
             )
             self._sessions = Sessions(resources)
-            self._admission = Admission(self._sessions, self.config, MONOTONIC)
         return self._sessions
 
     @property
@@ -153,8 +152,9 @@ class Runtime:
         Raises:
             Problem: as :attr:`sessions`.
         """
-        assert self.sessions is not None
-        assert self._admission is not None
+        sessions = self.sessions
+        if self._admission is None:
+            self._admission = Admission(sessions, self.config, MONOTONIC)
         return self._admission
 
     @property

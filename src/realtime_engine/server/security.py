@@ -27,9 +27,14 @@ def bearer_or_query(connection: HTTPConnection) -> str | None:
     return bearer(connection) or connection.query_params.get("token")
 
 
+def cookie_of_port(name: str, connection: HTTPConnection) -> str:
+    """The name of a cookie of this server alone: browsers send cookies to all ports of a host."""
+    return f"{name}_{connection.url.port or 0}"
+
+
 def cookie_name(connection: HTTPConnection) -> str:
-    """The name of the cookie with the server's token: browsers send cookies to all ports of a host."""
-    return f"realtime_engine_access_{connection.url.port or 0}"
+    """The name of the cookie with the server's token."""
+    return cookie_of_port("realtime_engine_access", connection)
 
 
 def same_secret(given: str | None, expected: str) -> bool:
@@ -62,9 +67,14 @@ def is_allowed_origin(connection: HTTPConnection, allowed: Collection[str]) -> b
     return origin.partition("://")[2] == connection.headers.get("host")
 
 
-def forbidden_origin(connection: HTTPConnection) -> Problem:
-    """The problem for a request from an origin that is not allowed."""
-    return Problem("origin", f"{connection.headers.get('origin')} is not one of the allowed origins.")
+def check_origin(connection: HTTPConnection, allowed: Collection[str]) -> None:
+    """Refuse a request from a page of an origin that is not allowed.
+
+    Raises:
+        Problem: as :func:`is_allowed_origin` (403).
+    """
+    if not is_allowed_origin(connection, allowed):
+        raise Problem("origin", f"{connection.headers.get('origin')} is not one of the allowed origins.")
 
 
 def unauthorized(detail: str) -> Problem:

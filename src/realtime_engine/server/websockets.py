@@ -12,7 +12,7 @@ from fastapi import WebSocket, WebSocketDisconnect
 
 from .problems import Problem
 from .runtime import runtime_of
-from .security import bearer_or_query, forbidden_origin, is_allowed_origin, refuse_handshake
+from .security import bearer_or_query, check_origin, refuse_handshake
 from .sessions.access import Role
 from .sessions.session import DemoSession
 
@@ -26,10 +26,8 @@ _CLOSE_TIMEOUT_S = 1.0
 async def open_socket(socket: WebSocket, session_id: str) -> DemoSession | None:
     """Accept the handshake of a client of the session and return it; refuse any other and return ``None``."""
     runtime = runtime_of(socket)
-    if not is_allowed_origin(socket, runtime.config.allowed_origins):
-        await refuse_handshake(socket, forbidden_origin(socket))
-        return None
     try:
+        check_origin(socket, runtime.config.allowed_origins)
         session = runtime.session(session_id, bearer_or_query(socket), Role.VIEWER)
     except Problem as problem:
         await refuse_handshake(socket, problem)

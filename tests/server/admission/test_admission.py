@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from realtime_engine.server.admission.waiting_line import TicketState
 from realtime_engine.testing import FaultPlan, FaultyEngine, ManualClock
 
 from ..support import PaintEngine, Served, in_process, over_http, paint_demo, until
@@ -218,15 +219,9 @@ async def test_an_engine_with_less_room_than_declared_keeps_the_order() -> None:
         ticket = await enter(b, 202)
         assert (ticket["state"], ticket["position"]) == ("waiting", 1)
         await end(a, playing)
-        async with asyncio.timeout(20) if hasattr(asyncio, "timeout") else _no_timeout():
-            while (await b.get(ticket["links"]["self"])).json()["state"] != "reserved":  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        found = served.runtime.admission.find(ticket["ticket"])
+        await until(lambda: found.state is TicketState.RESERVED)
         await enter(b, 201, ticket=ticket["ticket"])
-
-
-@asynccontextmanager
-async def _no_timeout() -> AsyncIterator[None]:
-    yield
 
 
 async def test_invalid_fields_are_refused_before_the_line() -> None:

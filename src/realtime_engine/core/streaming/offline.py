@@ -105,16 +105,12 @@ class _Feeder(threading.Thread):
         loop = asyncio.new_event_loop()
         try:
             self._feed(loop)
-        except _InputsFailed as failed:
-            with self._using:
-                if not self._stopped:
-                    self._fail(failed.error)
         except SessionEndedError:  # the reader of the outputs gets the reason
             return
         except BaseException as error:
             with self._using:
                 if not self._stopped:
-                    self._fail(error)
+                    self._fail(error.error if isinstance(error, _InputsFailed) else error)
         finally:
             loop.close()
 

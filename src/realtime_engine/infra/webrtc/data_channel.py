@@ -11,7 +11,7 @@ from aiortc import InvalidStateError, RTCDataChannel
 from ...core.clock import MONOTONIC, Clock
 from ...core.loglimit import LogLimiter
 from ..controls import error_message
-from ..rate_limit import MESSAGES_PER_S, TokenBucket
+from ..rate_limit import MESSAGES_PER_S, TokenBucket, message_cost
 
 logger = logging.getLogger(__name__)
 _log = LogLimiter(logger, MONOTONIC)
@@ -21,7 +21,6 @@ OnControls = Callable[[str], list[str]]
 
 _MAX_BUFFERED = 262_144  # bytes
 _WARNINGS_PER_S = 1.0
-_CHARACTERS_PER_MESSAGE = 1024  # a longer message counts as several
 
 
 class ControlsChannel:
@@ -71,7 +70,7 @@ class ControlsChannel:
         return True
 
     def _on_message(self, message: str | bytes) -> None:
-        cost = min(1 + len(message) // _CHARACTERS_PER_MESSAGE, MESSAGES_PER_S)
+        cost = min(message_cost(len(message)), MESSAGES_PER_S)
         if not self._messages.allow(cost):
             self._warn()
             return

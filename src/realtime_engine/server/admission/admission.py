@@ -61,7 +61,7 @@ class Admission:
     """Decides who gets a session. Belongs to one event loop.
 
     A place is free, reserved for a ticket, or claimed. Every client that asks for a session gets a ticket, and claims a
-    place with it at once if nobody waits.
+    place with it at once if the line is empty.
 
     Args:
         sessions: the sessions of the engine.
@@ -96,7 +96,7 @@ class Admission:
         whose response was lost.
 
         Raises:
-            Problem: as :meth:`Sessions.prepare` and :meth:`Sessions.create`; the client has as many sessions as it may
+            Problem: as :meth:`Sessions.prepare` and :meth:`Sessions.start`; the client has as many sessions as it may
                 have (429); the line is full (503).
         """
         prepared = self._sessions.prepare(context)
@@ -104,7 +104,6 @@ class Admission:
         if place is None:
             self.review()
             ticket = self._ticket_for(client, ticket_id)
-            self.review()
             if not self._line.claim(ticket):
                 return ticket
             session = self._sessions.add(prepared)
@@ -184,7 +183,7 @@ class Admission:
             self._timer = asyncio.get_running_loop().call_later(delay_s, self.review)
 
     def close(self) -> None:
-        """Admit nobody any more, and end all event streams."""
+        """Admit no more clients, and end all event streams."""
         self._closed = True
         for ticket in self._line.tickets:
             self._line.leave(ticket)
@@ -215,9 +214,11 @@ class Admission:
         if exceeds_limit(client, others, self._max_per_client):
             raise Problem("too-many", f"Each client may have {self._max_per_client} of the sessions at a time.")
         try:
-            return self._line.join(client, self._free)
+            ticket = self._line.join(client, self._free)
         except LineFullError:
             raise self._full() from None
+        self.review()
+        return ticket
 
     def _full(self) -> Problem:
         position = len(self._line) + 1

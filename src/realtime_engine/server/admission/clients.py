@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from fastapi.responses import Response
 from starlette.requests import HTTPConnection
 
+from ..security import cookie_of_port
+
 __all__ = ["Client", "client_of", "exceeds_limit", "remember"]
 
-_COOKIE = "realtime_engine_client"
 _MAX_AGE_S = 24 * 3600
 _MAX_KEY = 64  # characters
 
@@ -47,8 +48,8 @@ def remember(response: Response, connection: HTTPConnection, client: Client) -> 
 
 
 def cookie_name(connection: HTTPConnection) -> str:
-    """The cookie of this server: browsers send a cookie to all ports of a host."""
-    return f"{_COOKIE}_{connection.url.port or 0}"
+    """The name of the cookie that identifies a client of this server."""
+    return cookie_of_port("realtime_engine_client", connection)
 
 
 def exceeds_limit(client: Client, others: Iterable[Client], limit: int | None) -> bool:

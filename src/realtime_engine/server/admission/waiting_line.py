@@ -100,10 +100,6 @@ class WaitingLine:
         """The state of a ticket that has left the line; the newest 1024 are remembered."""
         return self._ended.get(ticket_id)
 
-    def of(self, client: Client) -> Ticket | None:
-        """The ticket of a client, if it has one."""
-        return self._by_client.get(client.key)
-
     def join(self, client: Client, free: int) -> Ticket:
         """The ticket of a client, issued at the end of the line if it has none.
 

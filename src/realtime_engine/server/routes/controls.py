@@ -12,7 +12,7 @@ from pydantic import Field, GetJsonSchemaHandler, JsonValue, RootModel, model_va
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from ...infra.rate_limit import MESSAGES_PER_S, TokenBucket
+from ...infra.rate_limit import MESSAGES_PER_S, TokenBucket, message_cost
 from ..bodies import json_body, read_model
 from ..runtime import runtime_of
 from ..security import bearer_or_query
@@ -26,7 +26,6 @@ router = APIRouter(tags=["controls"])
 _MAX_UNSENT = 256
 _MAX_UNSENT_REPLIES = _MAX_UNSENT // 2  # the other half is for events, which never wait
 _BURST = 100.0
-_CHARACTERS_PER_MESSAGE = 1024  # a longer message counts as several
 _MESSAGES_PER_TURN = 4  # after which the event loop runs other tasks
 _SEND_TIMEOUT_S = 10.0
 _MAX_MESSAGES = 64
@@ -120,7 +119,7 @@ class ControlsConnection:
 
     async def _throttle(self, length: int, count: int) -> None:
         """Rate-limit a client that sends too much; disconnect one that does not read its replies."""
-        delay_s = self._bucket.reserve(1 + length // _CHARACTERS_PER_MESSAGE)
+        delay_s = self._bucket.reserve(message_cost(length))
         if delay_s or count % _MESSAGES_PER_TURN == 0:
             await asyncio.sleep(delay_s)
         if self._unsent.qsize() >= _MAX_UNSENT_REPLIES:

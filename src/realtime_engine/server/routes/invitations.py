@@ -13,13 +13,23 @@ from ...core.clock import MONOTONIC, NS_PER_S
 from ..bodies import InvitationBody, JoinBody, QrBody, json_body, read_model
 from ..problems import Problem
 from ..runtime import runtime_of
-from ..security import forbidden_origin, is_allowed_origin
+from ..security import check_origin
 from ..sessions.access import Invitation, InvitationOver, Member, Role
 from .sessions import Owned, links_of, path_of
 
 router = APIRouter(tags=["invitations"])
 
 _NO_STORE = {"Cache-Control": "no-store"}
+
+
+def link_of(invitation: Invitation) -> dict[str, str]:
+    """The secret of an invitation, and the address of the page that joins by it, relative to the page."""
+    return {"token": invitation.secret, "link": f"?watch={invitation.secret}"}
+
+
+def invitation_over(error: InvitationOver) -> Problem:
+    """The problem for an invitation that cannot be used any more."""
+    return Problem("invitation-over", f"{str(error).capitalize()}.")
 
 
 @router.post("/sessions/{session_id}/invitations", status_code=201, openapi_extra=json_body(InvitationBody))
@@ -30,8 +40,7 @@ async def invite(request: Request, session: Owned) -> Response:
         invitation = session.access.invite(Role[body.role.upper()], body.expires_s, body.uses)
     except InvitationOver as error:
         raise Problem("too-many", f"{error}.") from error
-    made = {**_describe(invitation), "token": invitation.secret, "link": f"?watch={invitation.secret}"}
-    return JSONResponse(made, 201, _NO_STORE)
+    return JSONResponse({**_describe(invitation), **link_of(invitation)}, 201, _NO_STORE)
 
 
 @router.get("/sessions/{session_id}/invitations")
@@ -58,14 +67,13 @@ async def join(request: Request) -> Response:
     404 if the invitation was revoked; 410 if it has expired, is used up or its session has ended.
     """
     runtime = runtime_of(request)
-    if not is_allowed_origin(request, runtime.config.allowed_origins):
-        raise forbidden_origin(request)
+    check_origin(request, runtime.config.allowed_origins)
     body = await read_model(request, JoinBody, runtime.config.max_body_bytes)
     session, invitation = runtime.sessions.invited(body.token)
     try:
         member = session.join(invitation)
     except InvitationOver as error:
-        raise Problem("invitation-over", f"{str(error).capitalize()}.") from error
+        raise invitation_over(error) from error
     links = links_of(session)
     joined = {"session_id": session.id, "token": member.token, "role": member.role.label, "links": links}
     return JSONResponse(joined, 201, {"Location": path_of(request, links["self"]), **_NO_STORE})

@@ -10,9 +10,10 @@ from fastapi.responses import JSONResponse, Response
 from ...core.clock import MONOTONIC, NS_PER_S
 from ..problems import Problem
 from ..runtime import Runtime, runtime_of
-from ..security import check_access, forbidden_origin, is_allowed_origin
+from ..security import check_access, check_origin
 from ..sessions.access import InvitationOver
 from ..sessions.session import DemoSession
+from .invitations import invitation_over, link_of
 
 router = APIRouter(tags=["lobby"])
 
@@ -46,14 +47,13 @@ async def thumbnail(request: Request, session_id: str) -> Response:
 @router.post("/lobby/{session_id}/invitations", status_code=201)
 async def invite(request: Request, session_id: str) -> Response:
     """A link to watch the session, as its owner could make one; 410 if the owner has revoked it."""
-    if not is_allowed_origin(request, runtime_of(request).config.allowed_origins):
-        raise forbidden_origin(request)
+    check_origin(request, runtime_of(request).config.allowed_origins)
     session = _session_in_lobby(request, session_id)
     try:
         invitation = session.access.public_invitation()
     except InvitationOver as error:
-        raise Problem("invitation-over", f"{str(error).capitalize()}.") from error
-    return JSONResponse({"token": invitation.secret, "link": f"?watch={invitation.secret}"}, 201, _NO_STORE)
+        raise invitation_over(error) from error
+    return JSONResponse(link_of(invitation), 201, _NO_STORE)
 
 
 def _session_in_lobby(request: Request, session_id: str) -> DemoSession:

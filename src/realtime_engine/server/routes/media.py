@@ -9,13 +9,14 @@ from collections.abc import AsyncGenerator
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, WebSocket
-from fastapi.responses import Response, StreamingResponse
-from starlette.types import Message, Receive, Scope, Send
+from fastapi.responses import Response
+from starlette.types import Message, Send
 
 from ...infra.mjpeg import HEADERS, format_frame_id
 from ...infra.publisher import PublisherClosed
 from ...infra.rate_limit import MESSAGES_PER_S, TokenBucket
 from ...infra.webcodecs import BadMessageError, JpegFeed, PacketFeed, parse_viewer_message
+from ..closing_stream import ClosingStream
 from ..problems import Problem
 from ..runtime import runtime_of
 from ..security import bearer_or_query
@@ -39,8 +40,8 @@ def watched_session(request: Request, session_id: str) -> DemoSession:
 Watched = Annotated[DemoSession, Depends(watched_session)]
 
 
-class MjpegResponse(StreamingResponse):
-    """A stream that is closed when its viewer leaves, even in the middle of a picture.
+class MjpegResponse(ClosingStream):
+    """A stream of pictures that ends when its viewer leaves or reads nothing.
 
     Args:
         parts: the parts of the stream.
@@ -48,8 +49,7 @@ class MjpegResponse(StreamingResponse):
     """
 
     def __init__(self, parts: AsyncGenerator[bytes, None], timeout_s: float = 10.0) -> None:
-        super().__init__(parts, headers=HEADERS)
-        self._parts = parts
+        super().__init__(parts, HEADERS)
         self._timeout_s = timeout_s
 
     async def stream_response(self, send: Send) -> None:
@@ -62,13 +62,6 @@ class MjpegResponse(StreamingResponse):
             await super().stream_response(send_in_time)
         except asyncio.TimeoutError:
             logger.info("an MJPEG viewer read nothing for %g s and is disconnected", self._timeout_s)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the stream, and close it."""
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            await self._parts.aclose()
 
 
 @router.get("/sessions/{session_id}/stream.mjpeg", response_class=Response)

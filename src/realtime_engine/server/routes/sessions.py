@@ -13,7 +13,7 @@ from ..admission.waiting_line import Ticket
 from ..bodies import ActiveBody, ContextBody, CreateBody, json_body, read_model
 from ..problems import Problem, session_over
 from ..runtime import runtime_of
-from ..security import bearer, check_access, forbidden_origin, is_allowed_origin
+from ..security import bearer, check_access, check_origin
 from ..sessions.access import Role
 from ..sessions.engine_requests import RequestRefused, SessionOver
 from ..sessions.registry import refusal
@@ -68,8 +68,7 @@ async def create(request: Request) -> Response:
     """
     runtime = runtime_of(request)
     check_access(request, runtime.config.token)
-    if not is_allowed_origin(request, runtime.config.allowed_origins):
-        raise forbidden_origin(request)
+    check_origin(request, runtime.config.allowed_origins)
     body = await read_model(request, CreateBody, runtime.config.max_body_bytes)
     client = client_of(request)
     admitted = await runtime.admission.enter(body.context, client, body.ticket)

@@ -7,14 +7,16 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
+from fastapi.responses import Response
 
 from ..admission.admission import TicketStatus
 from ..admission.waiting_line import Ticket
+from ..closing_stream import ClosingStream
 from ..runtime import Runtime, runtime_of
 
 router = APIRouter(tags=["waiting line"])
+
+_STREAM_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 @router.get("/tickets/{ticket_id}")
@@ -29,7 +31,7 @@ async def follow(request: Request, ticket_id: str) -> Response:
     """Server-sent events named ``ticket``: its state now and after each change, until it leaves the line."""
     runtime = runtime_of(request)
     ticket = runtime.admission.find(ticket_id)
-    return TicketStream(_events(runtime, ticket))
+    return ClosingStream(_events(runtime, ticket), _STREAM_HEADERS, "text/event-stream")
 
 
 @router.delete("/tickets/{ticket_id}", status_code=204)
@@ -40,26 +42,6 @@ async def leave(request: Request, ticket_id: str) -> Response:
     if ticket is not None:
         admission.leave(ticket)
     return Response(status_code=204)
-
-
-class TicketStream(StreamingResponse):
-    """An event stream that ends at once when its client disconnects.
-
-    Args:
-        events: the events, as text.
-    """
-
-    def __init__(self, events: AsyncGenerator[str, None]) -> None:
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        super().__init__(events, headers=headers, media_type="text/event-stream")
-        self._events = events
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the events, and close their source."""
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            await self._events.aclose()
 
 
 def describe_ticket(runtime: Runtime, ticket: Ticket) -> dict[str, Any]:
