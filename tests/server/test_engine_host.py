@@ -127,7 +127,7 @@ async def test_sessions_are_informed_of_the_end_of_their_engine() -> None:
         owned = await served.create()
         session = served.session(owned)
         received: list[str] = []
-        session.connections.add("test", received.append)
+        session.connections.add("test", received.append, session.access.owner)
         served.runtime.host.outbox.close()  # the serve loop ends without events
         await session.ended.wait()
         assert '"fatal": true' in received[-1]

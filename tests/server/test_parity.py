@@ -106,29 +106,29 @@ async def walk(session: DemoSession, more: Callable[[int], Any]) -> None:
     """Keys, mouse, a theme, a pause, a reset and a loss of focus, at arbitrary times."""
     down = {"seq": 1, "kind": "key_down", "code": "KeyW"}
     await more(3)
-    session.receive_text(message("controls", seq=1, keys=["KeyW"], edges=[down]))
+    session.receive(message("controls", seq=1, keys=["KeyW"], edges=[down]))
     await more(5)
     for seq in (2, 3, 4):
         edge = {"seq": seq, "kind": "pointer_move", "dx": 40.0, "dy": 3.0}
-        session.receive_text(message("controls", seq=seq, keys=["KeyW", "KeyE"], edges=[edge]))
+        session.receive(message("controls", seq=seq, keys=["KeyW", "KeyE"], edges=[edge]))
         await asyncio.sleep(0)
     await more(4)
-    session.receive_text(message("controls", seq=5, keys=["KeyW"], fields={"prompt": "lava"}))
-    session.receive_text(message("controls", seq=6, keys=["KeyD"]))
+    session.receive(message("controls", seq=5, keys=["KeyW"], fields={"prompt": "lava"}))
+    session.receive(message("controls", seq=6, keys=["KeyD"]))
     await more(4)
     await session.set_paused(True)
-    session.receive_text(message("controls", seq=7, keys=["KeyS"]))
+    session.receive(message("controls", seq=7, keys=["KeyS"]))
     await session.set_paused(False)
     await more(3)
     await session.reset({"seed": 11})
     await more(2)
-    session.receive_text(message("controls", seq=8, keys=["KeyW", "KeyQ"]))
+    session.receive(message("controls", seq=8, keys=["KeyW", "KeyQ"]))
     await more(4)
-    session.receive_text(message("blur", seq=9))
+    session.receive(message("blur", seq=9))
     await more(2)
-    session.receive_text(message("controls", seq=10, keys=["KeyW"]))
+    session.receive(message("controls", seq=10, keys=["KeyW"]))
     await more(2)
-    session.controls.release_all()
+    session.controls.release(0)
     await more(3)
 
 

@@ -106,7 +106,8 @@ async def test_a_failing_stage_counts_as_the_alert_expects() -> None:
     async with in_process(stage_demo()) as served:
         owned = await served.create()
         messages: list[str] = []
-        served.session(owned).connections.add("test", messages.append)
+        session = served.session(owned)
+        session.connections.add("test", messages.append, session.access.owner)
         await owned.send(1, fields={"prompt": "fail"})
         await until(lambda: served.runtime.host.monitor.failed >= 2)
         now = await read(served)
@@ -161,7 +162,8 @@ async def test_a_rollout_that_reaches_the_limit_finishes() -> None:
     async with in_process(stage_demo(max_chunks=5)) as served:
         owned = await served.create()
         messages: list[str] = []
-        served.session(owned).connections.add("test", messages.append)
+        session = served.session(owned)
+        session.connections.add("test", messages.append, session.access.owner)
         await until(lambda: any('"finished"' in message for message in messages))
         assert served.runtime.host.monitor.chunks == 5
         await asyncio.wait_for(owned.request("POST", "reset", json={}), 10)

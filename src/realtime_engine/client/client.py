@@ -108,9 +108,10 @@ class RealtimeClient:
     def join(
         cls, link: str, *, transport: Transport = "webrtc", timeout_s: float = 30.0, silence_s: float = 10.0
     ) -> RealtimeClient:
-        """Create a client that watches another client's session.
+        """Create a client that joins another client's session, which continues when the client is closed.
 
-        It gets frames and events. Its controls are refused, and the session continues when it is closed.
+        It gets frames and events. It controls the session together with others if the link is one to join
+        (``?join=...``); otherwise its controls are refused.
 
         Args:
             link: a link of the page's share dialog, such as ``http://127.0.0.1:8000/?watch=...``.
@@ -122,9 +123,10 @@ class RealtimeClient:
             ValueError: an argument is invalid; the message names it.
         """
         parts = urlsplit(link)
-        invitation = parse_qs(parts.query).get("watch", [""])[0]
+        query = parse_qs(parts.query)
+        (invitation,) = query.get("watch") or query.get("join") or [""]
         if not invitation:
-            raise ValueError(f"link must contain ?watch=..., as the page's share dialog shows it, got {link!r}")
+            raise ValueError(f"link must contain ?watch=... or ?join=..., as the share dialog shows it, got {link!r}")
         base_url = urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
         return cls(base_url, transport=transport, timeout_s=timeout_s, silence_s=silence_s, invitation=invitation)
 
@@ -148,7 +150,7 @@ class RealtimeClient:
             self._undo = undo.pop_all()
 
     async def close(self) -> None:
-        """Disconnect, and delete the session unless it was joined. Idempotent, and valid in any state."""
+        """Disconnect, and delete the session unless it was joined or taken over. Idempotent, and valid in any state."""
         if self._session is not None:
             await self._undo.aclose()
 
@@ -175,6 +177,11 @@ class RealtimeClient:
     def session_token(self) -> str:
         """Access token of the session."""
         return self._opened().grant.token
+
+    @property
+    def role(self) -> str:
+        """What the client may do: ``"viewer"``, ``"controller"`` or ``"owner"``."""
+        return self._opened().role
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -234,7 +241,7 @@ class RealtimeClient:
                 yield await session.next_frame()
 
     async def next_event(self, timeout_s: float | None = None) -> dict[str, Any]:
-        """Wait for the oldest unread ``event`` or ``error`` message (docs/protocol.md).
+        """Wait for the oldest unread ``event``, ``error``, ``role`` or ``takeover`` message (docs/protocol.md).
 
         Raises:
             TimeoutError: no message arrived within ``timeout_s``.
@@ -242,7 +249,7 @@ class RealtimeClient:
         return await _within(timeout_s, self._opened().next_event())
 
     async def events(self) -> AsyncIterator[dict[str, Any]]:
-        """Iterate over ``event`` and ``error`` messages until the client is closed."""
+        """Iterate over the messages of :meth:`next_event` until the client is closed."""
         session = self._opened()
         with contextlib.suppress(ClientClosedError):
             while True:
@@ -270,13 +277,37 @@ class RealtimeClient:
         """Resume the session."""
         await self._set_active(True)
 
+    async def take_over(self) -> bool:
+        """Ask to become the owner of the session.
+
+        Returns:
+            Whether the client is the owner now. Otherwise the owner is asked: a ``role`` message reports consent, a
+            ``takeover`` message a refusal (:meth:`next_event`).
+
+        Raises:
+            RefusedError: the owner has just refused.
+        """
+        session = self._opened()
+        answer = await session.rest.request("POST", session.grant.links["takeover"], grant=session.grant)
+        return answer.status_code == 200
+
+    async def answer_take_over(self, member: str, *, accept: bool) -> None:
+        """Answer the ``takeover`` message of a client that asks to become the owner, by its ``member``.
+
+        Raises:
+            RefusedError: this client is not the owner.
+        """
+        session = self._opened()
+        link = f"{session.grant.links['takeover']}/{member}"
+        await session.rest.request("POST", link, grant=session.grant, json={"accept": accept})
+
     async def _set_active(self, active: bool) -> None:
         session = self._opened()
         await session.rest.request("PATCH", session.grant.links["self"], grant=session.grant, json={"active": active})
 
     async def _connect(self, undo: contextlib.AsyncExitStack) -> ClientSession:
         rest_type, connection_type = _load(self._transport)
-        from .session import ClientSession, delete_session
+        from .session import ClientSession, delete_session, leave_session
 
         rest = rest_type(self._base_url, self._token, self._timeout_s)
         undo.push_async_callback(rest.close)
@@ -285,6 +316,7 @@ class RealtimeClient:
             undo.push_async_callback(delete_session, rest, grant)
         else:
             grant = await rest.join(self._invitation)
+            undo.push_async_callback(leave_session, rest, grant)
         connection = connection_type(rest, grant)
         undo.push_async_callback(connection.close)
         try:

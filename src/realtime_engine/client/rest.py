@@ -22,11 +22,12 @@ _TICKET_POLL_S = 1.0
 
 @dataclass(frozen=True)
 class SessionGrant:
-    """A session created by ``POST /api/sessions``."""
+    """A session that the client has created or joined, and its role when it did."""
 
     session_id: str
     token: str
     links: Mapping[str, str]
+    role: str = "owner"
 
 
 class Rest:
@@ -164,7 +165,7 @@ def refusal(response: httpx.Response) -> RefusedError:
 
 
 def _grant_in(body: Mapping[str, Any]) -> SessionGrant:
-    return SessionGrant(body["session_id"], body["token"], body["links"])
+    return SessionGrant(body["session_id"], body["token"], body["links"], body.get("role", "owner"))
 
 
 def _no_place(ticket: Mapping[str, Any]) -> FullError:

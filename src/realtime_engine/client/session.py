@@ -26,6 +26,9 @@ class ClientSession:
 
     The session ends either closed by the client (:class:`ClientClosedError`) or lost (any other :class:`ClientError`).
     Waiting methods raise the respective error.
+
+    Attributes:
+        role: what the client may do now: ``"viewer"``, ``"controller"`` or ``"owner"``.
     """
 
     def __init__(
@@ -33,6 +36,7 @@ class ClientSession:
     ) -> None:
         self.rest = rest
         self.grant = grant
+        self.role = grant.role
         self._connection = connection
         self._input = input_state
         self._silence_s = silence_s
@@ -78,7 +82,7 @@ class ClientSession:
             raise AssertionError("an ended session has an error") from lost
 
     async def next_event(self) -> dict[str, Any]:
-        """Wait for the oldest unread ``event`` or ``error`` message."""
+        """Wait for the oldest unread ``event``, ``error``, ``role`` or ``takeover`` message."""
         while not self._events:
             self.check()
             self._event_arrived.clear()
@@ -106,7 +110,9 @@ class ClientSession:
     def _on_message(self, text: str) -> None:
         self._last_message_s = _now_s()
         message = json.loads(text)
-        if message["type"] in ("event", "error"):
+        if message["type"] == "role":
+            self.role = message["role"]
+        if message["type"] in ("event", "error", "role", "takeover"):
             self._events.append(message)
             self._event_arrived.set()
 
@@ -138,11 +144,22 @@ class ClientSession:
 
 
 async def delete_session(rest: Rest, grant: SessionGrant) -> None:
-    """Delete the session on the server, if it responds."""
+    """Delete the session on the server, if it responds; leave it if another client has taken it over."""
     try:
         await rest.request("DELETE", grant.links["self"], grant=grant, timeout=_CLOSING_TIMEOUT_S)
+    except RefusedError as error:
+        if error.status == 403:
+            await leave_session(rest, grant)
     except ClientError as error:
         _log.debug("session %s could not be deleted: %s", grant.session_id, error)
+
+
+async def leave_session(rest: Rest, grant: SessionGrant) -> None:
+    """Leave a session that was joined, if the server responds."""
+    try:
+        await rest.request("POST", grant.links["leave"], grant=grant, timeout=_CLOSING_TIMEOUT_S)
+    except ClientError as error:
+        _log.debug("session %s could not be left: %s", grant.session_id, error)
 
 
 def _now_s() -> float:

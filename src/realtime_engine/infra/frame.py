@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -95,6 +97,22 @@ def _counted(copies: CopyStats | None, copy: Copy, size: int) -> AbstractContext
     return nullcontext() if copies is None else copies.timed(copy, size)
 
 
+@dataclass(frozen=True, slots=True)
+class ActionSeqs:
+    """The action id of a session that several clients control.
+
+    Attributes:
+        by_slot: sequence number of each controller's newest message, by the slot of the controller.
+    """
+
+    by_slot: Mapping[int, int]
+
+
+def slot_zero() -> int:
+    """The slot of the client that has created the session."""
+    return 0
+
+
 class FrameId(NamedTuple):
     """The identity of a frame from the engine to the viewer.
 
@@ -111,6 +129,15 @@ class FrameId(NamedTuple):
     frame_index: int
     action_id: Any = None
     stamps: Stamps = NO_STAMPS
+
+    def seen_by(self, slot: int) -> FrameId:
+        """The identity as it is sent to the controller in this slot: ``action_id`` is that of its own newest action.
+
+        An action id of another type than :class:`ActionSeqs` belongs to slot 0.
+        """
+        if isinstance(self.action_id, ActionSeqs):
+            return self._replace(action_id=self.action_id.by_slot.get(slot))
+        return self if slot == 0 else self._replace(action_id=None)
 
 
 class Frame:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from urllib.parse import quote, unquote
 
-from .frame import FrameId
+from .frame import FrameId, slot_zero
 from .jpeg import JpegFrame, JpegPublisher
 from .publisher import PublisherClosed, Subscription
 
@@ -45,10 +45,12 @@ class MjpegStream:
             raise ValueError(f"idle_repeat_s must be seconds above 0, got {idle_repeat_s!r}")
         self._jpegs = jpegs
         self._idle_repeat_s = idle_repeat_s
-        self._newest: tuple[JpegFrame, bytes] | None = None
+        self._newest: tuple[JpegFrame, int, bytes] | None = None
 
-    async def parts(self) -> AsyncIterator[bytes]:
+    async def parts(self, slot: Callable[[], int] = slot_zero) -> AsyncIterator[bytes]:
         """The body for one viewer; each part is the newest picture when the viewer has received the one before.
+
+        ``slot`` returns the slot of the viewer, as of :meth:`FrameId.seen_by`.
 
         Each part ends with the next boundary, since browsers show a picture when that arrives. The body ends with the
         session, without a closing delimiter, so that the last picture stays on the page. Close the generator when the
@@ -67,7 +69,8 @@ class MjpegStream:
                 except PublisherClosed:
                     return
                 if picture is not None:
-                    yield opening + self._part(picture) if opening else self._part(picture)
+                    part = self._part(picture, slot())
+                    yield opening + part if opening else part
                     opening = b""
 
     async def _next(self, viewer: Subscription[JpegFrame], last: JpegFrame | None) -> JpegFrame | None:
@@ -76,11 +79,12 @@ class MjpegStream:
         except TimeoutError:
             return last if last is not None and last.id.epoch >= self._jpegs.epoch else None
 
-    def _part(self, picture: JpegFrame) -> bytes:
-        """The part of a picture, made once for all viewers."""
-        if self._newest is None or self._newest[0] is not picture:
-            self._newest = (picture, encode_part(picture))
-        return self._newest[1]
+    def _part(self, picture: JpegFrame, slot: int) -> bytes:
+        """The part of a picture, made once for successive viewers with the same slot."""
+        if self._newest is None or self._newest[0] is not picture or self._newest[1] != slot:
+            identified = JpegFrame(picture.data, picture.id.seen_by(slot))
+            self._newest = (picture, slot, encode_part(identified))
+        return self._newest[2]
 
 
 def encode_part(picture: JpegFrame) -> bytes:

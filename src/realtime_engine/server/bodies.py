@@ -45,7 +45,7 @@ class CreateBody(ContextBody):
 class InvitationBody(Body):
     """Who may join a session, for how long and how often; ``null``: while the session runs, any number of times."""
 
-    role: Literal["viewer"] = "viewer"
+    role: Literal["viewer", "controller"] = "viewer"
     expires_s: Annotated[float | None, Field(gt=0, le=30 * 24 * 3600)] = None
     uses: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
 
@@ -54,6 +54,12 @@ class JoinBody(Body):
     """The token of an invitation."""
 
     token: Annotated[str, Field(max_length=128)]
+
+
+class ConsentBody(Body):
+    """Whether the owner consents."""
+
+    accept: StrictBool
 
 
 class QrBody(Body):

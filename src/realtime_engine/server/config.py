@@ -142,6 +142,11 @@ class ServerConfig:
         self._make_ice()
 
     @property
+    def reconnect_timeout_s(self) -> float:
+        """Seconds that a session without any connection is kept."""
+        return self.idle_timeout_s if self.reconnect_grace_s is None else self.reconnect_grace_s
+
+    @property
     def is_loopback(self) -> bool:
         """Whether the server is reachable from this machine only."""
         if self.host == "localhost":

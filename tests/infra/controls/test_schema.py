@@ -85,6 +85,8 @@ def test_the_schema_is_json_and_knows_every_message():
         "presented",
         "timing",
         "turn",
+        "role",
+        "takeover",
     }
 
 

@@ -153,7 +153,7 @@ async def test_a_turn_ends_while_others_wait(clock: ManualClock) -> None:
         playing = await enter(a, 201)
         session = served.runtime.session(playing["session_id"], playing["token"])
         sent: list[dict[str, Any]] = []
-        session.connections.add("test", lambda text: sent.append(json.loads(text)))
+        session.connections.add("test", lambda text: sent.append(json.loads(text)), session.access.owner)
         advance(served, clock, 100)
         assert sent == [], "a turn has no end while nobody waits"
         ticket = await enter(b, 202)
@@ -161,7 +161,7 @@ async def test_a_turn_ends_while_others_wait(clock: ManualClock) -> None:
         advance(served, clock, 9)
         assert not session.is_ending
         later: list[dict[str, Any]] = []
-        session.connections.add("later", lambda text: later.append(json.loads(text)))
+        session.connections.add("later", lambda text: later.append(json.loads(text)), session.access.owner)
         assert later == [{"v": 1, "type": "turn", "ends_in_s": 1.0}]
         assert (await b.delete(ticket["links"]["self"])).status_code == 204
         assert sent[-1] == {"v": 1, "type": "turn", "ends_in_s": None}

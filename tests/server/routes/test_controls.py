@@ -13,7 +13,6 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from realtime_engine.server.routes.controls import ControlsConnection
-from realtime_engine.server.sessions.access import Role
 
 from ..support import FREE, HELD, OwnedSession, frame_where, in_process, message, over_http, paint_demo, until
 
@@ -153,7 +152,7 @@ async def test_a_client_that_reads_nothing_is_disconnected() -> None:
         session = served.session(await served.create())
         socket = Stuck()
         running = asyncio.create_task(
-            ControlsConnection(cast(WebSocket, socket), session, Role.OWNER, asyncio.Event()).run()
+            ControlsConnection(cast(WebSocket, socket), session, session.access.owner, asyncio.Event()).run()
         )
         await until(lambda: len(session.connections) == 1)
         for _ in range(300):
@@ -213,7 +212,9 @@ async def test_a_flood_of_messages_is_throttled_and_blocks_no_other_client() -> 
         running = asyncio.create_task(others())
         begun = time.monotonic()
         for text, count in ((message("blur", seq=1), 150), (message("blur", seq=1) + " " * 30_000, 5)):
-            await ControlsConnection(cast(WebSocket, Flood(text, count)), session, Role.OWNER, asyncio.Event()).run()
+            await ControlsConnection(
+                cast(WebSocket, Flood(text, count)), session, session.access.owner, asyncio.Event()
+            ).run()
         running.cancel()
     assert turns >= 50 and time.monotonic() - begun >= (50 + 50) / 500
 
@@ -222,7 +223,7 @@ async def test_replies_wait_for_a_client_that_reads() -> None:
     async with in_process() as served:
         session = served.session(await served.create())
         socket = Flood("{", 600)
-        await ControlsConnection(cast(WebSocket, socket), session, Role.OWNER, asyncio.Event()).run()
+        await ControlsConnection(cast(WebSocket, socket), session, session.access.owner, asyncio.Event()).run()
         assert socket.sent == 600 and socket.code == 1001
 
 
@@ -232,7 +233,7 @@ async def test_a_client_that_reads_no_replies_is_disconnected(monkeypatch: pytes
         session = served.session(await served.create())
         socket = Flood("{", 10_000)
         monkeypatch.setattr(socket, "send_text", Stuck().send_text)
-        await ControlsConnection(cast(WebSocket, socket), session, Role.OWNER, asyncio.Event()).run()
+        await ControlsConnection(cast(WebSocket, socket), session, session.access.owner, asyncio.Event()).run()
         assert socket.code == 1013
 
 

@@ -395,7 +395,7 @@ async def test_a_client_that_reads_nothing_is_disconnected(monkeypatch: pytest.M
     async with in_process() as served:
         session = served.session(await served.create())
         socket = Stuck()
-        with session.media.feeds.open() as feed:
+        with session.media.feeds.open(session.access.owner) as feed:
             await VideoConnection(cast(WebSocket, socket), session, feed, asyncio.Event()).run()
         assert (socket.code, socket.sends) == (1013, 1)
         assert session.media.watching == 0
@@ -429,7 +429,7 @@ async def test_presented_frames_of_a_named_viewer_are_recorded() -> None:
             now_ms = MONOTONIC.now_ns() / 1e6
             frame = {"epoch": packet.epoch, "seq": packet.seq, "index": packet.index, "presented": now_ms}
             clock = {"offset": 0.0, "uncertainty": 1.0}
-            session.receive_text(message("presented", seq=1, viewer="desk", clock=clock, frames=[frame]))
+            session.receive(message("presented", seq=1, viewer="desk", clock=clock, frames=[frame]))
             assert session.media.latency.transport_of("desk") == "webcodecs"
             assert [record.is_presented for record in session.media.latency.records(0)][:1] == [True]
         await until(lambda: session.media.latency.transport_of("desk") is None)

@@ -185,7 +185,7 @@ async def test_a_fatal_failure_ends_the_session() -> None:
         owned = await served.create()
         received: list[str] = []
         session = served.session(owned)
-        session.connections.add("test", received.append)
+        session.connections.add("test", received.append, session.access.owner)
         await owned.send(1, fields={"prompt": "fail"})
         await session.ended.wait()
         assert '"fatal": true' in received[-1] and "the step failed" in received[-1]

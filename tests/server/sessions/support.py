@@ -25,7 +25,7 @@ from realtime_engine import (
     SetActive,
 )
 from realtime_engine.core.monitor import ServeMonitor
-from realtime_engine.infra.controls import ControlState
+from realtime_engine.infra.controls import ControlGroup
 from realtime_engine.infra.copy_stats import CopyStats
 from realtime_engine.infra.encoding import choose_encoders
 from realtime_engine.infra.jpeg import JpegEncoder
@@ -82,8 +82,9 @@ class SessionBench:
             copies=copies,
             totals=FrameTotals(),
         )
-        self.session = DemoSession(self.resources, ControlState(self.resources.demo.controls), self._on_ended)
-        self.session.connections.add(self, lambda text: self.received.append(json.loads(text)))
+        self.session = DemoSession(self.resources, ControlGroup(self.resources.demo.controls), self._on_ended)
+        owner = self.session.access.owner
+        self.session.connections.add(self, lambda text: self.received.append(json.loads(text)), owner)
 
     def attach(self) -> asyncio.Task[None]:
         """Ask for admission; the test sends the reply."""

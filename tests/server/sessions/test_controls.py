@@ -10,7 +10,7 @@ import pytest
 
 from realtime_engine import Action, Inbox, InboxMsg
 from realtime_engine.infra.control_log import UNRECORDED, SessionLog
-from realtime_engine.infra.controls import HOLD_TIMEOUT_S, ControlState
+from realtime_engine.infra.controls import HOLD_TIMEOUT_S, ControlGroup
 from realtime_engine.infra.controls.schema import PresentedMessage
 from realtime_engine.infra.video_input import VideoBuffer, VideoInput
 from realtime_engine.server.sessions.controls import ControlHooks, SessionControls
@@ -43,9 +43,11 @@ class Bench:
             on_activity=self._on_activity,
             on_presented=self._on_presented,
         )
-        state = ControlState(CONTROLS, clock) if clock is not None else ControlState(CONTROLS)
+        state = ControlGroup(CONTROLS, clock) if clock is not None else ControlGroup(CONTROLS)
         self.controls = SessionControls(paint_demo(**demo), "s", state, hooks, video=video, log=log)
-        self.receive = self.controls.receive_text
+
+    def receive(self, text: str) -> list[str]:
+        return [json.dumps(reply) for reply in self.controls.receive(text)]
 
     def _on_activity(self) -> None:
         self.activities += 1
@@ -110,12 +112,12 @@ async def test_conditioning_that_the_inbox_refuses_is_reported() -> None:
     assert "Action.conditioning must be a mapping" in bench.broadcasts[0]["error"]["detail"]
 
 
-async def test_release_all_releases_the_keys() -> None:
+async def test_a_release_is_an_action() -> None:
     bench = Bench()
-    bench.controls.release_all()
+    bench.controls.release(0)
     assert bench.actions == []
     bench.receive(message("controls", seq=1, keys=["KeyW"]))
-    bench.controls.release_all()
+    bench.controls.release(0)
     assert bench.actions[-1].conditioning["forward"] == 0.0
     assert [edge["kind"] for edge in bench.actions[-1].events] == ["key_up"]
     bench.controls.close()
@@ -180,10 +182,10 @@ class Notes(SessionLog):
     def __init__(self) -> None:
         self.notes: list[Any] = []
 
-    def on_message(self, message: Any) -> None:
+    def on_message(self, message: Any, controller: int = 0) -> None:
         self.notes.append((message.type, message.seq, *message.fields))
 
-    def record(self, kind: str, **more: Any) -> None:
+    def record(self, kind: str, controller: int = 0, **more: Any) -> None:
         self.notes.append(kind)
 
     def on_action(self) -> None:
@@ -203,10 +205,10 @@ def logged(clock: ManualClock) -> tuple[SessionControls, list[Any]]:
 
 async def test_a_message_is_logged_before_its_action_without_what_is_refused() -> None:
     controls, notes = logged(ManualClock())
-    controls.receive_text(message("controls", seq=4, keys=["KeyW"]))
-    controls.receive_text(message("ping", seq=5, t=1.0))
-    controls.receive_text(message("controls", seq=-6, keys=["KeyW"]))
-    controls.receive_text(message("controls", seq=7, fields={"prompt": "raise", "seed": "many"}))
+    controls.receive(message("controls", seq=4, keys=["KeyW"]))
+    controls.receive(message("ping", seq=5, t=1.0))
+    controls.receive(message("controls", seq=-6, keys=["KeyW"]))
+    controls.receive(message("controls", seq=7, fields={"prompt": "raise", "seed": "many"}))
     assert notes == [("controls", 4), "acting", "put", ("controls", 7, "prompt")]  # to_conditioning fails
     controls.close()
 
@@ -214,10 +216,10 @@ async def test_a_message_is_logged_before_its_action_without_what_is_refused() -
 async def test_a_release_by_silence_is_logged_when_it_takes_effect() -> None:
     clock = ManualClock()
     controls, notes = logged(clock)
-    controls.receive_text(message("controls", seq=1, keys=["KeyW"]))
+    controls.receive(message("controls", seq=1, keys=["KeyW"]))
     clock.advance(HOLD_TIMEOUT_S)
-    controls.receive_text(message("controls", seq=2, keys=["KeyS"]))
-    controls.release_all()
+    controls.receive(message("controls", seq=2, keys=["KeyS"]))
+    controls.release(0)
     first = [("controls", 1), "acting", "put"]
     assert notes == [*first, "release", ("controls", 2), "acting", "put", "release", "acting", "put"]
     controls.close()

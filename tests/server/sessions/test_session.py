@@ -153,7 +153,7 @@ async def test_keys_are_released_when_the_last_client_disconnects() -> None:
     async with session_bench() as bench:
         session = bench.session
         await bench.attached()
-        session.receive_text(message("controls", seq=1, keys=["KeyW"]))
+        session.receive(message("controls", seq=1, keys=["KeyW"]))
         session.connections.remove(bench)
         assert bench.inbox.of(Action)[-1].conditioning["forward"] == 0.0
 

@@ -1,8 +1,9 @@
 """The format of control logs: one JSON object per line, a reader and a writer.
 
-A line is ``{"t": seconds, "chunk": seq, "message": {...}}``. ``message`` belongs to the controls protocol or is one of
-the log's own types (:data:`OWN_TYPES`). ``chunk`` is the first chunk that it affects. Without ``chunk``, as in a
-handwritten log, it affects the first chunk that begins at ``t`` or later.
+A line is ``{"t": seconds, "chunk": seq, "controller": slot, "message": {...}}``. ``message`` belongs to the controls
+protocol or is one of the log's own types (:data:`OWN_TYPES`). ``chunk`` is the first chunk that it affects. Without
+``chunk``, as in a handwritten log, it affects the first chunk that begins at ``t`` or later. ``controller`` is
+the slot of the client that sent the message, left out for slot 0; ``join`` and ``leave`` record which slots are taken.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..controls.group import MAX_CONTROLLERS
 from ..controls.parsing import MessageRefused, parse_message
 
 _log = logging.getLogger(__name__)
 
 LOG_VERSION = 1
-OWN_TYPES = ("log", "attach", "act", "reset", "begun", "release", "end")
-_MEMBERS = {"t", "chunk", "message"}
+OWN_TYPES = ("log", "attach", "act", "reset", "begun", "release", "join", "leave", "end")
+_MEMBERS = {"t", "chunk", "controller", "message"}
 _ROUNDING = 1e-6  # chunks; times are decimal fractions, chunk periods are not
 
 
@@ -41,12 +43,14 @@ class Entry:
         message: a message of the controls protocol, or of the log's own types.
         chunk: the first chunk that the message affects; ``None`` to derive it from ``t``.
         line: line number, from 1.
+        controller: slot of the client that sent the message.
     """
 
     t: float
     message: Mapping[str, Any]
     chunk: int | None = None
     line: int = 0
+    controller: int = 0
 
     @property
     def kind(self) -> str:
@@ -122,12 +126,15 @@ def _entry(text: str, number: int) -> Entry:
     except (ValueError, RecursionError) as error:
         raise LogError(f"not JSON: {error}") from None
     if not isinstance(value, dict) or not {"t", "message"} <= set(value) <= _MEMBERS:
-        raise LogError('expected an object with "t", "message" and optionally "chunk"')
+        raise LogError('expected an object with "t", "message" and optionally "chunk" and "controller"')
     t, chunk, message = value["t"], value.get("chunk"), value["message"]
     if isinstance(t, bool) or not isinstance(t, (int, float)) or not 0 <= t < math.inf:
         raise LogError(f"t must be seconds of 0 or more, got {t!r}")
     if chunk is not None and (isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 0):
         raise LogError(f"chunk must be an integer of 0 or more, got {chunk!r}")
+    controller = value.get("controller", 0)
+    if isinstance(controller, bool) or not isinstance(controller, int) or not 0 <= controller < MAX_CONTROLLERS:
+        raise LogError(f"controller must be an integer from 0 to {MAX_CONTROLLERS - 1}, got {controller!r}")
     if not isinstance(message, dict):
         raise LogError(f"message must be an object, got {message!r}")
     if message.get("type") not in OWN_TYPES:
@@ -135,7 +142,7 @@ def _entry(text: str, number: int) -> Entry:
             parse_message(message)
         except MessageRefused as refusal:
             raise LogError(f"message: {refusal}") from None
-    return Entry(float(t), message, chunk, number)
+    return Entry(float(t), message, chunk, number, controller)
 
 
 def _goes_back(last: Entry, entry: Entry) -> bool:
@@ -147,9 +154,10 @@ def _goes_back(last: Entry, entry: Entry) -> bool:
 _TIMEOUT_S = 1.0
 
 
-def line_of(t: float, chunk: int, message: Mapping[str, Any]) -> bytes:
+def line_of(t: float, chunk: int, message: Mapping[str, Any], controller: int = 0) -> bytes:
     """One line of a control log."""
-    entry = {"t": round(t, 6), "chunk": chunk, "message": message}
+    sender = {"controller": controller} if controller else {}
+    entry = {"t": round(t, 6), "chunk": chunk, **sender, "message": message}
     return (json.dumps(entry, ensure_ascii=False, separators=(",", ":")) + "\n").encode("utf-8", "replace")
 
 

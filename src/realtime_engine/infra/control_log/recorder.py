@@ -34,6 +34,7 @@ class _PendingLine:
     t: float
     message: Mapping[str, Any]
     since_ns: float
+    controller: int = 0
 
 
 class SessionLog:
@@ -59,14 +60,14 @@ class SessionLog:
         """The session starts with these fields, as sent, and these values drawn by default factories."""
         self._record({"type": "attach", "fields": dict(fields), "drawn": dict(drawn)}, 0)
 
-    def on_message(self, message: BaseModel) -> None:
+    def on_message(self, message: BaseModel, controller: int = 0) -> None:
         """A message of the controls protocol was accepted. An action follows."""
         if self._writer is not None:
-            self._record(message.model_dump(mode="json", exclude_unset=True), _NOT_YET)
+            self._record(message.model_dump(mode="json", exclude_unset=True), _NOT_YET, controller)
 
-    def record(self, kind: str, **more: Any) -> None:
+    def record(self, kind: str, controller: int = 0, **more: Any) -> None:
         """Record a message of the log's own types."""
-        self._record({"type": kind, **more}, _NOT_YET)
+        self._record({"type": kind, **more}, _NOT_YET, controller)
 
     def on_action(self) -> None:
         """An action is about to be put. It includes everything recorded so far."""
@@ -102,11 +103,12 @@ class SessionLog:
         with self._lock:
             self._close()
 
-    def _record(self, message: Mapping[str, Any], since_ns: float) -> None:
+    def _record(self, message: Mapping[str, Any], since_ns: float, controller: int = 0) -> None:
         if self._writer is None:
             return
         with self._lock:
-            self._pending.append(_PendingLine((MONOTONIC.now_ns() - self._begin_ns) / NS_PER_S, message, since_ns))
+            t = (MONOTONIC.now_ns() - self._begin_ns) / NS_PER_S
+            self._pending.append(_PendingLine(t, message, since_ns, controller))
             if len(self._pending) > _MAX_PENDING:
                 self._abandon(f"{_MAX_PENDING} messages without a chunk")
 
@@ -117,7 +119,7 @@ class SessionLog:
             self._resolved.append(self._pending.popleft())
         while self._resolved and self._writer is not None:
             resolved = self._resolved.popleft()
-            self._write(resolved.t, chunk.seq, resolved.message)
+            self._write(resolved.t, chunk.seq, resolved.message, resolved.controller)
 
     def _resolve_resets(self, *, everything: bool) -> None:
         """Resolve the lines up to the first pending reset, or up to the last one."""
@@ -130,8 +132,8 @@ class SessionLog:
             self._write((MONOTONIC.now_ns() - self._begin_ns) / NS_PER_S, self._chunks, {"type": "end"})
             self._close()
 
-    def _write(self, t: float, chunk: int, message: Mapping[str, Any]) -> None:
-        line = line_of(t, chunk, message)
+    def _write(self, t: float, chunk: int, message: Mapping[str, Any], controller: int = 0) -> None:
+        line = line_of(t, chunk, message, controller)
         self._remaining_bytes -= len(line)
         if self._remaining_bytes < 0:
             self._abandon("the size limit is reached")

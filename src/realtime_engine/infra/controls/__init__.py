@@ -1,10 +1,11 @@
 """Controls: what a demo declares, the state of each client's devices, and the messages of the protocol.
 
-Nothing here knows a transport. The data channel, the WebSocket and REST pass the same text to :class:`ControlState`.
+Nothing here knows a transport. The data channel, the WebSocket and REST pass the same text to :class:`ControlGroup`.
 """
 
 from .declaration import HOLD_TIMEOUT_S, Axis, Controls
 from .devices import ARROWS_AS_WASD, GamepadState, KeyBinding, PointerState, WheelState
+from .group import ControlGroup
 from .parsing import MAX_MESSAGE_BYTES
 from .schema import (
     PROTOCOL_VERSION,
@@ -14,6 +15,8 @@ from .schema import (
     frame_message,
     parse_frame_message,
     protocol_schema,
+    role_message,
+    takeover_message,
     timing_message,
     turn_message,
 )
@@ -26,6 +29,7 @@ __all__ = [
     "MAX_MESSAGE_BYTES",
     "PROTOCOL_VERSION",
     "Axis",
+    "ControlGroup",
     "ControlState",
     "ControlWindow",
     "Controls",
@@ -39,6 +43,8 @@ __all__ = [
     "frame_message",
     "parse_frame_message",
     "protocol_schema",
+    "role_message",
+    "takeover_message",
     "timing_message",
     "turn_message",
 ]

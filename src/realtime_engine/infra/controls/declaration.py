@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from pydantic import BaseModel, RootModel
 
@@ -17,6 +17,7 @@ from .devices import POINTER_USES, KeyBinding, PointerUse, check_code
 from .schema import PROTOCOL_VERSION
 
 HOLD_TIMEOUT_S = 2.0
+MergePolicy: TypeAlias = Literal["last", "sum", "vote", "all"]
 _Item = TypeVar("_Item")
 
 
@@ -76,6 +77,16 @@ class Controls:
         sticks: names of the touch sticks that the page shows.
         dead_zone: fraction of a stick's travel, 0 to below 1, that counts as its center.
         fields: pydantic model of the typed fields (prompt, seed, sliders). Every field has a default.
+        merge: how the devices of several clients that control one session become one window:
+
+            - ``"last"``: the client whose input changed last among those that hold something;
+            - ``"sum"``: a key is held if a client holds it, and an axis is the limited sum over the clients;
+            - ``"vote"``: of keys that exclude each other, the one that most clients hold, and none in a tie; any other
+              key if at least half of the clients that hold a key hold it; of analog values the mean;
+            - ``"all"``: as ``"last"``; the demo reads ``window.controllers``.
+
+            The movements of pointers and wheels add up, the newest change of a field counts, and the edges of all
+            clients are passed on, in each case.
 
     Raises:
         ValueError: a field is invalid; the message names it, the value and what is expected.
@@ -91,6 +102,7 @@ class Controls:
     sticks: tuple[str, ...] = ()
     dead_zone: float = 0.12
     fields: type[BaseModel] | None = None
+    merge: MergePolicy = "last"
 
     def __post_init__(self) -> None:
         self._set("keys", _tuple_of("keys", self.keys, KeyBinding))
@@ -135,6 +147,7 @@ class Controls:
             "gamepad": self.gamepad,
             "sticks": list(self.sticks),
             "dead_zone": self.dead_zone,
+            "merge": self.merge,
             "hold_timeout_s": HOLD_TIMEOUT_S,
             "fields": None if self.fields is None else self.fields.model_json_schema(),
             "defaults": {} if defaults is None else json.loads(defaults.model_dump_json()),
@@ -146,6 +159,8 @@ class Controls:
     def _check_devices(self) -> None:
         if self.pointer is not None and self.pointer not in POINTER_USES:
             raise ValueError(f"pointer must be one of {', '.join(POINTER_USES)} or None, got {self.pointer!r}")
+        if self.merge not in get_args(MergePolicy):
+            raise ValueError(f"merge must be one of {', '.join(get_args(MergePolicy))}, got {self.merge!r}")
         for name in ("wheel", "gamepad"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")

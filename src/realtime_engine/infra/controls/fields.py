@@ -31,6 +31,7 @@ class StagedFields(NamedTuple):
     given: dict[str, Any]
     value: BaseModel | None
     seq: int | None
+    slot: int
 
 
 class FieldValues:
@@ -49,25 +50,27 @@ class FieldValues:
     def __init__(self, model: type[BaseModel] | None, drawn: Mapping[str, Any] | None = None) -> None:
         self._model = model
         self.given: dict[str, Any] = {}  # unvalidated: a validator may refuse its own output as input
-        self._seq_of: dict[str, int] = {}
+        self._seq_of: dict[tuple[int, str], int] = {}  # (slot, name) -> seq of the newest message that set it
         self.value: BaseModel | None = None if model is None else model()
         self.drawn = _drawn_defaults(self.value)
         if drawn:
             self.drawn |= {name: value for name, value in drawn.items() if name in self.drawn}
             self.value = self._build({})
 
-    def stage(self, values: Mapping[str, Any], seq: int | None = None) -> StagedFields:
-        """Validate an update as a whole. Fields already set by a message newer than ``seq`` keep their value.
+    def stage(self, values: Mapping[str, Any], seq: int | None = None, slot: int = 0) -> StagedFields:
+        """Validate an update as a whole.
+
+        Fields that the controller in ``slot`` has already set by a message newer than ``seq`` keep their value.
 
         Raises:
             MessageRefused: the model refuses a value; one ``bad_field`` problem for each, at most eight.
         """
         self._check_names(values, seq)
-        given = {name: value for name, value in values.items() if self._is_newer(name, seq)}
-        return StagedFields(given, self._validate(given, seq), seq)
+        given = {name: value for name, value in values.items() if self._is_newer(name, seq, slot)}
+        return StagedFields(given, self._validate(given, seq), seq, slot)
 
     def stage_valid_part(
-        self, values: Mapping[str, Any], seq: int | None = None
+        self, values: Mapping[str, Any], seq: int | None = None, slot: int = 0
     ) -> tuple[StagedFields, list[MessageFault]]:
         """Validate an update without the fields that are refused, whose faults are returned.
 
@@ -76,17 +79,17 @@ class FieldValues:
         valid, faults = dict(values), list[MessageFault]()
         while True:
             try:
-                return self.stage(valid, seq), faults
+                return self.stage(valid, seq, slot), faults
             except MessageRefused as refusal:
                 refused = {(fault.field or "").split(".", 1)[0] for fault in refusal.problems}
                 if isinstance(refusal, _RuleViolated) or valid.keys().isdisjoint(refused):
                     break
                 faults += refusal.problems
                 valid = {name: value for name, value in valid.items() if name not in refused}
-        staged = self.stage({}, seq)
+        staged = self.stage({}, seq, slot)
         for name, value in valid.items():
             try:
-                staged = self.stage({**staged.given, name: value}, seq)
+                staged = self.stage({**staged.given, name: value}, seq, slot)
             except MessageRefused as refusal:
                 faults += [fault._replace(field=name) for fault in refusal.problems[:1]]
         return staged, faults
@@ -96,10 +99,14 @@ class FieldValues:
         self.given.update(staged.given)
         self.value = staged.value
         if staged.seq is not None:
-            self._seq_of.update(dict.fromkeys(staged.given, staged.seq))
+            self._seq_of.update({(staged.slot, name): staged.seq for name in staged.given})
 
-    def _is_newer(self, name: str, seq: int | None) -> bool:
-        return seq is None or seq > self._seq_of.get(name, -1)
+    def forget(self, slot: int) -> None:
+        """The next controller in ``slot`` numbers its messages anew."""
+        self._seq_of = {key: seq for key, seq in self._seq_of.items() if key[0] != slot}
+
+    def _is_newer(self, name: str, seq: int | None, slot: int) -> bool:
+        return seq is None or seq > self._seq_of.get((slot, name), -1)
 
     def _check_names(self, values: Mapping[str, Any], seq: int | None) -> None:
         known = () if self._model is None else tuple(self._model.model_fields)

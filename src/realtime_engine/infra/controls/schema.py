@@ -367,8 +367,31 @@ class TurnMessage(_Message):
     ends_in_s: float | None
 
 
+class RoleMessage(_Message):
+    """What this client may do from now on, after a take-over."""
+
+    type: Literal["role"]
+    role: Literal["viewer", "controller", "owner"]
+
+
+class TakeoverMessage(_Message):
+    """To the owner: another client asks to take over, or does not ask any more. To that client: the owner refuses."""
+
+    type: Literal["takeover"]
+    state: Literal["asked", "withdrawn", "refused"]
+    member: str
+
+
 ServerMessage: TypeAlias = Annotated[
-    PongMessage | ErrorMessage | EventMessage | FrameMessage | TimingMessage | TurnMessage, Field(discriminator="type")
+    PongMessage
+    | ErrorMessage
+    | EventMessage
+    | FrameMessage
+    | TimingMessage
+    | TurnMessage
+    | RoleMessage
+    | TakeoverMessage,
+    Field(discriminator="type"),
 ]
 
 
@@ -474,6 +497,16 @@ def turn_message(ends_in_s: float | None) -> dict[str, Any]:
         "type": "turn",
         "ends_in_s": None if ends_in_s is None else round(max(0.0, ends_in_s), 1),
     }
+
+
+def role_message(role: str) -> dict[str, Any]:
+    """The role message."""
+    return {"v": PROTOCOL_VERSION, "type": "role", "role": role}
+
+
+def takeover_message(state: str, member: str) -> dict[str, Any]:
+    """The take-over message about a member, by its id."""
+    return {"v": PROTOCOL_VERSION, "type": "takeover", "state": state, "member": member}
 
 
 _EVENT_NAMES: dict[type[core.SessionEvent], str] = {

@@ -56,12 +56,22 @@ class ControlState:
         controls: the demo's declaration.
         clock: clock of the hold timeout.
         drawn: values that default factories drew in another run, see :attr:`drawn_fields`.
+        fields: the fields, if several clients share them.
+        slot: the slot of the client among those that control the session.
 
     Attributes:
         on_release: called when all held controls are released without a message that requests it.
     """
 
-    def __init__(self, controls: Controls, clock: Clock = MONOTONIC, *, drawn: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        controls: Controls,
+        clock: Clock = MONOTONIC,
+        *,
+        drawn: Mapping[str, Any] | None = None,
+        fields: FieldValues | None = None,
+        slot: int = 0,
+    ) -> None:
         self.on_release: Callable[[], object] = _ignore_release
         self.controls = controls
         self._clock = clock
@@ -69,7 +79,8 @@ class ControlState:
         self._action_id: int | None = None
         self._seq_of = dict.fromkeys(_DEVICES, -1)  # device -> seq of the message that set it
         self._edges = EdgeLog()
-        self._fields = FieldValues(controls.fields, drawn)
+        self._fields = FieldValues(controls.fields, drawn) if fields is None else fields
+        self._slot = slot
         self._keys: tuple[str, ...] = ()  # aliases resolved, overruled keys included
         self._pointer = PointerState()
         self._wheel = WheelState()
@@ -85,6 +96,21 @@ class ControlState:
     def drawn_fields(self) -> Mapping[str, Any]:
         """Values drawn by default factories of the fields, as JSON values."""
         return self._fields.drawn
+
+    @property
+    def slot(self) -> int:
+        """The slot of the client among those that control the session."""
+        return self._slot
+
+    @property
+    def action_id(self) -> int | None:
+        """Sequence number of the newest message; ``None`` before the first."""
+        return self._action_id
+
+    @property
+    def devices(self) -> tuple[object, ...]:
+        """The state of all devices, which compares equal while nothing changes."""
+        return self._keys, self._pointer, self._wheel, self._sticks, self._gamepad
 
     @property
     def dropped_edges(self) -> int:
@@ -168,6 +194,7 @@ class ControlState:
             gamepad=self._gamepad,
             fields=None if fields is None else fields.model_copy(deep=True),
             action_id=self._action_id,
+            slot=self._slot,
         )
 
     def take_edges(self) -> tuple[dict[str, Any], ...]:
@@ -194,7 +221,8 @@ class ControlState:
             self.release_all()
 
     def _apply_controls(self, message: ControlsMessage) -> None:
-        fields = self._fields.stage(message.fields, message.seq)  # first, so that a refused message has no effect
+        # first, so that a refused message has no effect
+        fields = self._fields.stage(message.fields, message.seq, self._slot)
         self._extend_holds()
         self._fields.commit(fields)
         for edge in message.edges:
@@ -204,7 +232,7 @@ class ControlState:
             self._apply_device(device, message)
 
     def _without_refused_fields(self, message: ControlsMessage) -> tuple[ControlsMessage, list[MessageFault]]:
-        staged, faults = self._fields.stage_valid_part(message.fields, message.seq)
+        staged, faults = self._fields.stage_valid_part(message.fields, message.seq, self._slot)
         return message.model_copy(update={"fields": staged.given}), faults
 
     def _claim_newer(self, devices: Iterable[str], seq: int) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from ..frame import ActionSeqs
 from ..video_input import VideoWindow
 from .declaration import Axis, Controls, did_you_mean
 from .devices import GamepadState, PointerState, WheelState, clamp
@@ -28,8 +29,12 @@ class ControlWindow:
         sticks: touch stick -> deflection (x, y) of length at most 1, right and down positive, after the dead zone.
         gamepad: state of the gamepad; ``None`` without one.
         fields: the typed fields, an instance of ``controls.fields``; ``None`` without fields.
-        action_id: sequence number of the client's newest message; ``None`` before the first.
+        action_id: sequence number of the client's newest message, ``None`` before the first; those of all clients if
+            several control the session.
         video: frames received from the client; ``None`` if the demo takes no video.
+        controllers: the windows of all clients that control the session, by slot; the one who has created it starts
+            in slot 0. Empty while one client controls the session, unless ``controls.merge`` is ``"all"``.
+        slot: the slot of the client whose window it is.
     """
 
     controls: Controls
@@ -39,8 +44,10 @@ class ControlWindow:
     sticks: Mapping[str, tuple[float, float]] = field(default_factory=lambda: MappingProxyType({}))
     gamepad: GamepadState | None = None
     fields: BaseModel | None = None
-    action_id: int | None = None
+    action_id: int | ActionSeqs | None = None
     video: VideoWindow | None = None
+    controllers: tuple[ControlWindow, ...] = ()
+    slot: int = 0
 
     @property
     def field_values(self) -> dict[str, Any]:
@@ -64,6 +71,8 @@ class ControlWindow:
         Raises:
             ValueError: the axis or a key is not declared.
         """
+        if self.controllers and self.controls.merge == "sum":
+            return clamp(sum(window.axis(negative, positive) for window in self.controllers), -1.0, 1.0)
         axis = self._named(negative) if positive is None else self._between(negative, positive)
         value = sum(sign for sign, code in zip((-1.0, 1.0), axis.keys, strict=False) if code in self.keys)
         analog = self._stick(axis) + self._gamepad(axis)

@@ -15,9 +15,9 @@ from ...core.errors import describe
 from ...core.messages import Action, Attach, InboxMsg, Reset
 from ..control_log import ControlLog, Entry, LogError
 from ..controls.fields import StagedFields
+from ..controls.group import ControlGroup, TooManyControllers
 from ..controls.parsing import MessageRefused, parse_message
 from ..controls.schema import PresentedMessage
-from ..controls.state import ControlState
 from ..demo import Demo
 from ..video_input import VideoBuffer
 
@@ -54,7 +54,7 @@ class Replay:
             self._entries.extendleft((Entry(0.0, {"type": "act"}, 0), Entry(0.0, {"type": "attach"}, 0)))
         begin = next(entry for entry in self._entries if entry.kind == "attach")
         try:
-            self._state = ControlState(demo.controls, _StoppedClock(), drawn=begin.message.get("drawn"))
+            self._state = ControlGroup(demo.controls, _StoppedClock(), drawn=begin.message.get("drawn"))
         except (ValidationError, TypeError, ValueError) as error:
             raise LogError(f"line {begin.line}: drawn: {describe(error)}") from error
         self._staged: StagedFields | None = None
@@ -99,17 +99,34 @@ class Replay:
             return [Reset(self._session_id, self._context(self._state.window(self._staged).fields))]
         if kind == "begun":
             self._commit_reset(accepted=message.get("accepted") is not False)
-        elif kind == "release":
-            self._state.release_all()
+        elif kind == "join":
+            self._join(entry)
         elif kind != "act":
+            self._check_joined(entry)
             self._apply(entry)
         return self._act()
 
+    def _join(self, entry: Entry) -> None:
+        try:
+            self._state.join(entry.controller)
+        except (TooManyControllers, ValueError) as error:
+            raise LogError(f"line {entry.line}: {error}") from error
+
+    def _check_joined(self, entry: Entry) -> None:
+        if entry.controller not in self._state.slots:
+            raise LogError(f"line {entry.line}: controller {entry.controller} has not joined")
+
     def _apply(self, entry: Entry) -> None:
+        if entry.kind == "release":
+            self._state.release(entry.controller)
+            return
+        if entry.kind == "leave":
+            self._state.leave(entry.controller)
+            return
         try:
             message = parse_message(entry.message)
             if not isinstance(message, PresentedMessage):
-                self._state.apply(message)
+                self._state.apply(message, entry.controller)
         except MessageRefused as refusal:
             raise LogError(f"line {entry.line}: demo {self._demo.name!r} refuses it: {refusal}") from refusal
 

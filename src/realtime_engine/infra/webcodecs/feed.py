@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ...core.clock import MONOTONIC, NS_PER_S, Clock
+from ..frame import slot_zero
 from ..webrtc import EncodedFrame, StreamEnded
 from .flow_control import InFlightWindow
 from .protocol import Acknowledge, KeyframeRequest, VideoPacket
@@ -42,6 +43,7 @@ class PacketFeed:
         viewer: the send queue to read; it is closed with this feed.
         epoch: returns the newest epoch; frames of older ones are not sent.
         budget_ms: milliseconds that a frame may wait here, and again in flight.
+        slot: returns the slot of the viewer, as of :meth:`FrameId.seen_by`.
         on_rate: called every half second with the rate of the link in bits per second, once that is known.
         on_sent: called with each frame and the time when its message is passed on.
         clock: measures delays.
@@ -57,6 +59,7 @@ class PacketFeed:
         *,
         epoch: Callable[[], int],
         budget_ms: float = 100.0,
+        slot: Callable[[], int] = slot_zero,
         on_rate: Callable[[int], object] | None = None,
         on_sent: Callable[[EncodedFrame, int], object] | None = None,
         clock: Clock = MONOTONIC,
@@ -67,6 +70,7 @@ class PacketFeed:
         self._viewer = viewer
         self._epoch = epoch
         self._budget_ns = round(max(budget_ms, _MIN_BUDGET_MS) * _NS_PER_MS)
+        self._slot = slot
         self._on_rate = on_rate
         self._on_sent = on_sent
         self._clock = clock
@@ -184,7 +188,7 @@ class PacketFeed:
             self._viewer.report_loss()
 
     def _pack(self, encoded: EncodedFrame) -> bytes:
-        packet, frame = encoded.packet, encoded.id
+        packet, frame = encoded.packet, encoded.id.seen_by(self._slot())
         assert packet.pts is not None
         return VideoPacket(
             number=self.sent,

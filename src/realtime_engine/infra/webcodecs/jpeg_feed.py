@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from ...core.clock import MONOTONIC, NS_PER_S, Clock
+from ..frame import slot_zero
 from ..jpeg import JpegFrame
 from ..publisher import Subscription
 from .feed import STUCK_NS, numeric_action
@@ -22,6 +24,7 @@ class JpegFeed:
     Args:
         pictures: the pictures; the caller closes the subscription.
         budget_ms: milliseconds of video that may be in flight above the delay of the link.
+        slot: returns the slot of the viewer, as of :meth:`FrameId.seen_by`.
         clock: measures delays.
 
     Attributes:
@@ -30,11 +33,17 @@ class JpegFeed:
     """
 
     def __init__(
-        self, pictures: Subscription[JpegFrame], *, budget_ms: float = 100.0, clock: Clock = MONOTONIC
+        self,
+        pictures: Subscription[JpegFrame],
+        *,
+        budget_ms: float = 100.0,
+        slot: Callable[[], int] = slot_zero,
+        clock: Clock = MONOTONIC,
     ) -> None:
         self.sent = 0
         self.is_stuck = False
         self._pictures = pictures
+        self._slot = slot
         self._clock = clock
         self._window = InFlightWindow(round(budget_ms * _NS_PER_MS), clock.now_ns())
         self._changed = asyncio.Event()
@@ -70,7 +79,7 @@ class JpegFeed:
             self._changed.set()
 
     def _pack(self, picture: JpegFrame, now_ns: int) -> bytes:
-        frame = picture.id
+        frame = picture.id.seen_by(self._slot())
         return VideoPacket(
             number=self.sent,
             keyframe=True,

@@ -20,7 +20,7 @@ from .stream import StreamStats
 from .tiers import Tier
 from .track import SentFrame
 from .udp_ports import UdpPorts
-from .viewer_peer import ViewerCloseReason, ViewerPeer
+from .viewer_peer import ViewerCloseReason, ViewerPeer, frame_text
 
 __all__ = [
     "DEFAULT_CODECS",
@@ -52,6 +52,7 @@ __all__ = [
     "Tier",
     "VideoViewer",
     "ViewerPeer",
+    "frame_text",
     "WebRtcError",
     "WebRtcReceiver",
     "find_reachability",

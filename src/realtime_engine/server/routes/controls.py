@@ -15,11 +15,10 @@ from pydantic_core import CoreSchema
 from ...infra.rate_limit import MESSAGES_PER_S, TokenBucket, message_cost
 from ..bodies import json_body, read_model
 from ..runtime import runtime_of
-from ..security import bearer_or_query
-from ..sessions.access import Role, connection_of
+from ..sessions.access import Member
 from ..sessions.session import DemoSession
 from ..websockets import GOING_AWAY, TOO_SLOW, close_in_time, open_socket, run_until_first
-from .sessions import Owned
+from .sessions import Controlled, member_of
 
 router = APIRouter(tags=["controls"])
 
@@ -46,13 +45,14 @@ class Messages(RootModel[Annotated[list[dict[str, JsonValue]], Field(max_length=
 
 
 @router.post("/sessions/{session_id}/actions", openapi_extra=json_body(Messages))
-async def act(request: Request, session: Owned) -> list[dict[str, Any]]:
+async def act(request: Request, session: Controlled) -> list[dict[str, Any]]:
     """The same messages as over the WebSocket. The response lists the replies to them."""
     limit = runtime_of(request).config.max_body_bytes
     body = await read_model(request, Messages, limit)
+    member = member_of(request, session)
     replies: list[dict[str, Any]] = []
     for message in body.root:
-        replies += session.receive(message)
+        replies += session.receive(message, member)
         await asyncio.sleep(0)  # lets other tasks run
     return replies
 
@@ -62,9 +62,9 @@ async def controls(socket: WebSocket, session_id: str) -> None:
     """Text messages of the controls protocol, in both directions."""
     session = await open_socket(socket, session_id)
     if session is not None:
-        member = session.access.member_of(bearer_or_query(socket))
-        with connection_of(member) as revoked:
-            await ControlsConnection(socket, session, Role.OWNER if member is None else member.role, revoked).run()
+        member = member_of(socket, session)
+        with member.connection() as revoked:
+            await ControlsConnection(socket, session, member, revoked).run()
 
 
 class ControlsConnection:
@@ -73,15 +73,15 @@ class ControlsConnection:
     Args:
         socket: the accepted WebSocket.
         session: the session that it controls.
-        role: the role of the client.
+        member: the client.
         revoked: set when the client loses its access.
     """
 
-    def __init__(self, socket: WebSocket, session: DemoSession, role: Role, revoked: asyncio.Event) -> None:
+    def __init__(self, socket: WebSocket, session: DemoSession, member: Member, revoked: asyncio.Event) -> None:
         self._socket = socket
         self._session = session
-        self._is_guest = role < Role.OWNER
-        self._receive_text = session.receiver_for(role)
+        self._member = member
+        self._receive_text = session.receiver_for(member)
         self._revoked = revoked
         self._unsent: asyncio.Queue[str] = asyncio.Queue(_MAX_UNSENT)
         self._too_slow = asyncio.Event()
@@ -89,7 +89,7 @@ class ControlsConnection:
 
     async def run(self) -> None:
         """Exchange messages until the connection ends."""
-        self._session.connections.add(self, self._send, is_guest=self._is_guest)
+        self._session.connections.add(self, self._send, self._member)
         try:
             await run_until_first(
                 self._read(), self._write(), self._session.ended.wait(), self._too_slow.wait(), self._revoked.wait()

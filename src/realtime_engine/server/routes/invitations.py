@@ -24,7 +24,8 @@ _NO_STORE = {"Cache-Control": "no-store"}
 
 def link_of(invitation: Invitation) -> dict[str, str]:
     """The secret of an invitation, and the address of the page that joins by it, relative to the page."""
-    return {"token": invitation.secret, "link": f"?watch={invitation.secret}"}
+    parameter = "join" if invitation.role is Role.CONTROLLER else "watch"
+    return {"token": invitation.secret, "link": f"?{parameter}={invitation.secret}"}
 
 
 def invitation_over(error: InvitationOver) -> Problem:
@@ -34,7 +35,7 @@ def invitation_over(error: InvitationOver) -> Problem:
 
 @router.post("/sessions/{session_id}/invitations", status_code=201, openapi_extra=json_body(InvitationBody))
 async def invite(request: Request, session: Owned) -> Response:
-    """Make a link by which others watch the session. ``link`` is relative to the address of the page."""
+    """Make a link by which others watch or control the session. ``link`` is relative to the address of the page."""
     body = await read_model(request, InvitationBody, runtime_of(request).config.max_body_bytes)
     try:
         invitation = session.access.invite(Role[body.role.upper()], body.expires_s, body.uses)
@@ -45,18 +46,18 @@ async def invite(request: Request, session: Owned) -> Response:
 
 @router.get("/sessions/{session_id}/invitations")
 async def show(session: Owned) -> dict[str, Any]:
-    """The invitations that are valid or used up, and the clients that have joined by them."""
+    """The invitations that are valid or used up, and the clients of the session other than its owner."""
     access = session.access
     return {
         "invitations": [_describe(invitation) for invitation in access.invitations],
-        "members": [_describe_member(member) for member in access.members],
+        "members": [_describe_member(member) for member in access.members if member is not access.owner],
     }
 
 
 @router.delete("/sessions/{session_id}/invitations/{invitation_id}", status_code=204)
 async def revoke(session: Owned, invitation_id: str) -> Response:
     """Revoke an invitation: those who have joined by it lose their access at once. Idempotent."""
-    session.access.revoke(invitation_id)
+    session.revoke(invitation_id)
     return Response(status_code=204)
 
 
@@ -104,7 +105,7 @@ def _describe_member(member: Member) -> dict[str, Any]:
     return {
         "id": member.id,
         "role": member.role.label,
-        "invitation": member.invitation.id,
+        "invitation": None if member.invitation is None else member.invitation.id,
         "joined_s": round((MONOTONIC.now_ns() - member.joined_ns) / NS_PER_S, 1),
-        "connected": bool(member.closers),
+        "connected": member.is_connected,
     }

@@ -20,9 +20,10 @@ from ..closing_stream import ClosingStream
 from ..problems import Problem
 from ..runtime import runtime_of
 from ..security import bearer_or_query
-from ..sessions.access import Member, Role, connection_of
+from ..sessions.access import Member, Role
 from ..sessions.session import DemoSession
 from ..websockets import GOING_AWAY, POLICY_VIOLATION, TOO_SLOW, close_in_time, open_socket, run_until_first
+from .sessions import member_of
 
 logger = logging.getLogger(__name__)
 
@@ -67,13 +68,13 @@ class MjpegResponse(ClosingStream):
 @router.get("/sessions/{session_id}/stream.mjpeg", response_class=Response)
 async def stream(request: Request, session: Watched) -> Response:
     """``multipart/x-mixed-replace``: the newest frame, whenever the viewer has read the previous one."""
-    return MjpegResponse(_parts(session, session.access.member_of(bearer_or_query(request))))
+    return MjpegResponse(_parts(session, member_of(request, session)))
 
 
-async def _parts(session: DemoSession, member: Member | None) -> AsyncGenerator[bytes, None]:
-    parts = session.media.mjpeg.parts()
+async def _parts(session: DemoSession, member: Member) -> AsyncGenerator[bytes, None]:
+    parts = session.media.mjpeg.parts(lambda: member.frame_slot)
     assert isinstance(parts, AsyncGenerator)
-    with connection_of(member) as revoked:
+    with member.connection() as revoked:
         async with contextlib.aclosing(parts):
             async for part in parts:
                 if revoked.is_set():
@@ -82,12 +83,13 @@ async def _parts(session: DemoSession, member: Member | None) -> AsyncGenerator[
 
 
 @router.get("/sessions/{session_id}/frame.jpg", response_class=Response)
-async def frame(session: Watched) -> Response:
+async def frame(request: Request, session: Watched) -> Response:
     """The newest frame, with its identity in ``X-Frame``; 404 before the first."""
     picture = await session.media.snapshot()
     if picture is None:
         raise Problem("no-frame", "The session has published no frame yet.")
-    headers = {"Cache-Control": "no-store", "X-Frame": format_frame_id(picture.id)}
+    identity = picture.id.seen_by(member_of(request, session).frame_slot)
+    headers = {"Cache-Control": "no-store", "X-Frame": format_frame_id(identity)}
     return Response(picture.data, headers=headers, media_type="image/jpeg")
 
 
@@ -105,10 +107,11 @@ async def video(
     session = await open_socket(socket, session_id)
     if session is None:
         return
-    member = session.access.member_of(bearer_or_query(socket))
-    feeds = session.media.open_jpeg_feed() if codec == "jpeg" else session.media.feeds.open(viewer)
+    member = member_of(socket, session)
+    is_jpeg = codec == "jpeg"
+    feeds = session.media.open_jpeg_feed(member) if is_jpeg else session.media.feeds.open(member, viewer)
     try:
-        with connection_of(member) as revoked, feeds as feed:
+        with member.connection() as revoked, feeds as feed:
             await VideoConnection(socket, session, feed, revoked).run()
     except PublisherClosed:
         await close_in_time(socket.close(GOING_AWAY))

@@ -7,14 +7,15 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
+from starlette.requests import HTTPConnection
 
 from ..admission.clients import client_of, remember
 from ..admission.waiting_line import Ticket
 from ..bodies import ActiveBody, ContextBody, CreateBody, json_body, read_model
 from ..problems import Problem, session_over
 from ..runtime import runtime_of
-from ..security import bearer, check_access, check_origin
-from ..sessions.access import Role
+from ..security import bearer, bearer_or_query, check_access, check_origin
+from ..sessions.access import Member, Role
 from ..sessions.engine_requests import RequestRefused, SessionOver
 from ..sessions.registry import refusal
 from ..sessions.run_state import PauseReason
@@ -27,6 +28,18 @@ router = APIRouter(tags=["sessions"])
 def owned_session(request: Request, session_id: str) -> DemoSession:
     """The session of the path, if the client sends its token."""
     return runtime_of(request).session(session_id, bearer(request))
+
+
+def controlled_session(request: Request, session_id: str) -> DemoSession:
+    """The session of the path, if the client sends the token of its owner or of a controller."""
+    return runtime_of(request).session(session_id, bearer(request), Role.CONTROLLER)
+
+
+def member_of(connection: HTTPConnection, session: DemoSession) -> Member:
+    """The client of the session whose token an authorized request sends."""
+    member = session.access.member_of(bearer_or_query(connection))
+    assert member is not None
+    return member
 
 
 def visible_session(request: Request, session_id: str) -> DemoSession:
@@ -53,6 +66,7 @@ def _if_alive(find: Callable[[Request, str], DemoSession], request: Request, ses
         return None
 
 
+Controlled = Annotated[DemoSession, Depends(controlled_session)]
 Owned = Annotated[DemoSession, Depends(owned_session)]
 Visible = Annotated[DemoSession, Depends(visible_session)]
 VisibleIfAlive = Annotated[DemoSession | None, Depends(visible_session_if_alive)]
@@ -93,11 +107,12 @@ async def list_sessions(request: Request) -> dict[str, Any]:
 
 
 @router.get("/sessions/{session_id}")
-async def show(session: Visible) -> dict[str, Any]:
-    """The state of the session; 410 once it has ended."""
+async def show(request: Request, session: Visible) -> dict[str, Any]:
+    """The state of the session, and the role of the client; 410 once the session has ended."""
     publisher = None if session.publishers is None else session.publishers.current
     fields = session.controls.plain_fields()
-    return {**_describe(session), "fields": fields, "publisher": publisher, "links": links_of(session)}
+    role = member_of(request, session).role.label
+    return {**_describe(session), "role": role, "fields": fields, "publisher": publisher, "links": links_of(session)}
 
 
 @router.patch("/sessions/{session_id}", openapi_extra=json_body(ActiveBody))
@@ -129,10 +144,13 @@ async def end(request: Request, session_id: str) -> Response:
 
 
 @router.post("/sessions/{session_id}/leave", status_code=204)
-async def leave(session: OwnedIfAlive) -> Response:
-    """The client's page is closed or reloaded: the session ends in seconds unless the client returns. Idempotent."""
+async def leave(request: Request, session: VisibleIfAlive) -> Response:
+    """The client's page is closed or reloaded. Idempotent.
+
+    If the client is the owner, the session ends in seconds unless it returns or a controller is connected.
+    """
     if session is not None:
-        session.idle.on_left()
+        session.leave(member_of(request, session))
     return Response(status_code=204)
 
 
@@ -163,6 +181,7 @@ def links_of(session: DemoSession) -> dict[str, str]:
         "leave": f"{base}/leave",
         "invitations": f"{base}/invitations",
         "qr": f"{base}/qr",
+        "takeover": f"{base}/takeover",
         "reset": f"{base}/reset",
         "actions": f"{base}/actions",
         "whep": f"{base}/whep",

@@ -14,10 +14,8 @@ from ..bodies import read_text
 from ..config import ServerConfig
 from ..problems import Problem, session_over
 from ..runtime import runtime_of
-from ..security import bearer
-from ..sessions.access import Role
 from ..sessions.peers import Publishers, TooManyViewers
-from .sessions import Owned, OwnedIfAlive, Visible, VisibleIfAlive
+from .sessions import Owned, OwnedIfAlive, Visible, VisibleIfAlive, member_of
 
 router = APIRouter(tags=["video"])
 
@@ -30,9 +28,8 @@ _MAX_SDP_BYTES = 256 * 1024
 @router.post("/sessions/{session_id}/whep", status_code=201)
 async def whep_offer(request: Request, session: Visible) -> Response:
     """Answer a viewer's SDP offer. ``Location`` takes its trickled candidates and ends the connection."""
-    member = session.access.member_of(bearer(request))
-    role = Role.OWNER if member is None else member.role
-    add_viewer = functools.partial(session.media.viewers.add, on_text=session.receiver_for(role), member=member)
+    member = member_of(request, session)
+    add_viewer = functools.partial(session.media.viewers.add, on_text=session.receiver_for(member), member=member)
     return await _answer_offer(request, add_viewer)
 
 

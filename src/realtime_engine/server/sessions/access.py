@@ -13,7 +13,7 @@ from ...core.clock import NS_PER_S, Clock
 from ...core.errors import RealtimeEngineError
 from ..security import same_secret
 
-__all__ = ["Invitation", "InvitationOver", "Member", "Role", "SessionAccess", "connection_of"]
+__all__ = ["Invitation", "InvitationOver", "Member", "Role", "SessionAccess"]
 
 _MAX_INVITATIONS = 64
 _MAX_MEMBERS = 1024
@@ -23,6 +23,7 @@ class Role(IntEnum):
     """What a client may do; each role includes those below it."""
 
     VIEWER = 1
+    CONTROLLER = 2
     OWNER = 3
 
     @property
@@ -56,23 +57,37 @@ class Invitation:
 
 @dataclass(eq=False)
 class Member:
-    """A client that has joined a session.
+    """A client of a session: the one that has created it, or one that has joined.
 
     Attributes:
         role: what it may do.
-        invitation: by which it has joined.
+        invitation: by which it has joined; ``None`` for the one that has created the session.
         joined_ns: when it has joined, in monotonic nanoseconds.
+        seen_ns: when it last sent a control message or was disconnected, in monotonic nanoseconds.
+        slot: its slot among the controllers; ``None`` if it has none.
         token: the secret that it presents.
         id: identifies it to the owner.
         closers: functions that close its connections, by connection.
     """
 
     role: Role
-    invitation: Invitation
+    invitation: Invitation | None
     joined_ns: int
+    seen_ns: int = 0
+    slot: int | None = None
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
     id: str = field(default_factory=lambda: secrets.token_urlsafe(9))
     closers: dict[object, Callable[[], object]] = field(default_factory=dict)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether it has a connection of any kind."""
+        return bool(self.closers)
+
+    @property
+    def frame_slot(self) -> int:
+        """The slot whose newest action the frames sent to it name; 0 for viewers."""
+        return 0 if self.slot is None else self.slot
 
     @contextlib.contextmanager
     def connection(self) -> Iterator[asyncio.Event]:
@@ -98,16 +113,17 @@ class SessionAccess:
         clock: the current time.
 
     Attributes:
-        owner_token: the secret of the owner.
+        creator: the client that has created the session, its owner at first.
     """
 
     def __init__(self, session_id: str, clock: Clock) -> None:
-        self.owner_token = secrets.token_urlsafe(24)
+        now_ns = clock.now_ns()
+        self.creator = Member(Role.OWNER, None, now_ns, now_ns, slot=0)
         self._session_id = session_id
         self._clock = clock
         self._public: Invitation | None = None
         self._invitations: dict[str, Invitation] = {}
-        self._members: dict[str, Member] = {}
+        self._members: dict[str, Member] = {self.creator.id: self.creator}
 
     @property
     def invitations(self) -> Sequence[Invitation]:
@@ -116,18 +132,20 @@ class SessionAccess:
 
     @property
     def members(self) -> Sequence[Member]:
-        """Those who have joined, in the order of joining."""
+        """All clients, in the order of joining."""
         return tuple(self._members.values())
 
-    def role_of(self, token: str | None) -> Role | None:
-        """The role that a token gives; ``None`` if it gives no access."""
-        if same_secret(token, self.owner_token):
-            return Role.OWNER
-        member = self.member_of(token)
-        return None if member is None else member.role
+    @property
+    def owner(self) -> Member:
+        """The client that owns the session."""
+        return next(member for member in self._members.values() if member.role is Role.OWNER)
+
+    def get(self, member_id: str) -> Member | None:
+        """The client with this id; ``None`` if there is none."""
+        return self._members.get(member_id)
 
     def member_of(self, token: str | None) -> Member | None:
-        """The member with this token; ``None`` for the owner and for others."""
+        """The client with this token; ``None`` if it gives no access."""
         for member in self._members.values():
             if same_secret(token, member.token):
                 return member
@@ -180,19 +198,29 @@ class SessionAccess:
             raise InvitationOver(f"at most {_MAX_MEMBERS} clients may join a session")
         if invitation.uses_left is not None:
             invitation.uses_left -= 1
-        member = Member(invitation.role, invitation, self._clock.now_ns())
+        now_ns = self._clock.now_ns()
+        member = Member(invitation.role, invitation, now_ns, now_ns)
         self._members[member.id] = member
         return member
 
-    def revoke(self, invitation_id: str) -> None:
-        """Revoke an invitation, and remove those who have joined by it. Idempotent."""
+    def transfer(self, member: Member) -> Member:
+        """Make a member the owner; returns the former owner, who is a controller from now on."""
+        former = self.owner
+        former.role, member.role = Role.CONTROLLER, Role.OWNER
+        return former
+
+    def revoke(self, invitation_id: str) -> list[Member]:
+        """Revoke an invitation, and remove and return those who have joined by it. Idempotent.
+
+        A client that owns the session by now stays.
+        """
         invitation = self._invitations.pop(invitation_id, None)
-        for member in self.members:
-            if member.invitation is invitation:
-                del self._members[member.id]
-                member.close()
-
-
-def connection_of(member: Member | None) -> contextlib.AbstractContextManager[asyncio.Event]:
-    """As :meth:`Member.connection`; the access of an owner, which is no member, is never revoked."""
-    return contextlib.nullcontext(asyncio.Event()) if member is None else member.connection()
+        if invitation is None:
+            return []
+        removed = [
+            member for member in self.members if member.invitation is invitation and member.role is not Role.OWNER
+        ]
+        for member in removed:
+            del self._members[member.id]
+            member.close()
+        return removed

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -16,11 +15,12 @@ from ...core.errors import describe
 from ...core.loglimit import LogLimiter
 from ...core.messages import Action, InboxMsg
 from ...infra.control_log import UNRECORDED, SessionLog
-from ...infra.controls import ControlState, error_message
+from ...infra.controls import ControlGroup, error_message
 from ...infra.controls.fields import StagedFields
 from ...infra.controls.parsing import Control, MessageFault, MessageRefused, parse_message, parse_valid_part
 from ...infra.controls.schema import PingMessage, PresentedMessage, pong_message
 from ...infra.demo import Demo
+from ...infra.frame import ActionSeqs
 from ...infra.video_input import VideoBuffer
 from ..problems import Problem, pointer
 
@@ -57,27 +57,27 @@ class SessionControls:
     Args:
         demo: defines the conditioning.
         session_id: the session.
-        state: the control state, which holds the fields that the session starts with.
+        state: the controllers, and the fields that the session starts with.
         hooks: where the controls lead.
         video: the client's video; ``None`` if the demo takes none. :meth:`send_action` follows each of its changes.
         log: records the messages.
 
     Attributes:
-        state: the control state.
+        state: the controllers.
     """
 
     def __init__(
         self,
         demo: Demo,
         session_id: str,
-        state: ControlState,
+        state: ControlGroup,
         hooks: ControlHooks,
         *,
         video: VideoBuffer | None = None,
         log: SessionLog = UNRECORDED,
     ) -> None:
         self.state = state
-        self.state.on_release = lambda: log.record("release")
+        self.state.on_release = lambda slot: log.record("release", slot)
         self._demo = demo
         self._session_id = session_id
         self._hooks = hooks
@@ -88,8 +88,8 @@ class SessionControls:
         self._expiry: asyncio.TimerHandle | None = None
         self._closed = False
 
-    def receive(self, message: str | Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Handle a client's message and return the replies. Never raises."""
+    def receive(self, message: str | Mapping[str, Any], slot: int = 0) -> list[dict[str, Any]]:
+        """Handle a message of the controller in ``slot`` and return the replies. Never raises."""
         try:
             parsed, faults = parse_valid_part(message)
         except MessageRefused as refusal:
@@ -97,25 +97,42 @@ class SessionControls:
             return refusal.replies()
         if isinstance(parsed, PresentedMessage):
             return self._hooks.on_presented(parsed)
-        return self._apply(parsed, faults)
+        return self._apply(parsed, faults, slot)
 
-    def receive_text(self, text: str) -> list[str]:
-        """As :meth:`receive`, with the replies as text."""
-        return [json.dumps(reply) for reply in self.receive(text)]
+    def receive_from_viewer(
+        self, message: str | Mapping[str, Any], refusal: str = "a viewer of the session does not control it"
+    ) -> list[dict[str, Any]]:
+        """Handle a message of a client without a slot: a ping or a report of frames. Never raises.
 
-    def receive_viewer_text(self, text: str) -> list[str]:
-        """Handle a message of a client that only watches: a ping or a report of frames. Never raises."""
+        ``refusal`` is the reply to any other message.
+        """
         try:
-            parsed = parse_message(text)
-        except MessageRefused as refusal:
-            return [json.dumps(reply) for reply in refusal.replies()]
+            parsed = parse_message(message)
+        except MessageRefused as refused:
+            return refused.replies()
         if isinstance(parsed, PresentedMessage):
-            replies = self._hooks.on_presented(parsed)
-        elif isinstance(parsed, PingMessage):
-            replies = [pong_message(parsed, MONOTONIC.now_ns())]
-        else:
-            replies = [error_message("not_allowed", "a viewer of the session does not control it", seq=parsed.seq)]
-        return [json.dumps(reply) for reply in replies]
+            return self._hooks.on_presented(parsed)
+        if isinstance(parsed, PingMessage):
+            return [pong_message(parsed, MONOTONIC.now_ns())]
+        return [error_message("not_allowed", refusal, seq=parsed.seq)]
+
+    def join(self) -> int:
+        """Add a controller and return its slot.
+
+        Raises:
+            TooManyControllers: the session has as many controllers as it may have.
+        """
+        slot = self.state.join()
+        self._log.record("join", slot)
+        self.send_action()
+        return slot
+
+    def leave(self, slot: int) -> None:
+        """Release what a controller holds, and remove it."""
+        self.release(slot)
+        self._log.record("leave", slot)
+        self.state.leave(slot)
+        self.send_action()
 
     def send_action(self) -> None:
         """Send the engine the current state, and the edges since the last action."""
@@ -175,10 +192,9 @@ class SessionControls:
             if isinstance(value, (bool, int, float)) or (isinstance(value, str) and len(value) <= _MAX_PLAIN_TEXT)
         }
 
-    def release_all(self) -> None:
-        """Release all keys, buttons and sticks."""
-        if self.state.next_expiry_ns is not None:
-            self.state.release_all()
+    def release(self, slot: int) -> None:
+        """Release the keys, buttons and sticks of a controller."""
+        if self.state.release(slot):
             self.send_action()
 
     def close(self) -> None:
@@ -187,18 +203,18 @@ class SessionControls:
         if self._expiry is not None:
             self._expiry.cancel()
 
-    def _apply(self, message: Control, faults: tuple[MessageFault, ...]) -> list[dict[str, Any]]:
+    def _apply(self, message: Control, faults: tuple[MessageFault, ...], slot: int) -> list[dict[str, Any]]:
         self._hooks.on_activity()
-        applied = self.state.apply_valid_part(message, faults)
+        applied = self.state.apply_valid_part(message, faults, slot)
         if not isinstance(message, PingMessage):
-            self._log.on_message(applied.message)
+            self._log.on_message(applied.message, slot)
             self.send_action()
         self._schedule_expiry()
         return applied.replies
 
-    def _broadcast_error(self, detail: str, action_id: int | None) -> None:
+    def _broadcast_error(self, detail: str, action_id: int | ActionSeqs | None) -> None:
         """Broadcast an error, unless it repeats the last one: a camera would repeat it with each frame."""
-        error = error_message("bad_message", detail, seq=action_id)
+        error = error_message("bad_message", detail, seq=None if isinstance(action_id, ActionSeqs) else action_id)
         if error != self._last_error:
             self._hooks.broadcast(error)
         self._last_error = error
@@ -218,7 +234,7 @@ class SessionControls:
         self._schedule_expiry()
 
 
-def stage_fields(state: ControlState, values: Mapping[str, Any]) -> StagedFields:
+def stage_fields(state: ControlGroup, values: Mapping[str, Any]) -> StagedFields:
     """Check typed fields without applying them.
 
     Raises:

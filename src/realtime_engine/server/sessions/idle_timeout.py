@@ -31,6 +31,7 @@ class IdleTracker:
         self._idle_timeout_ns = round(timeout_s * NS_PER_S)
         self._reconnect_ns = round(reconnect_s * NS_PER_S)
         self._left_ns: int | None = None
+        self._is_shared = False
         self._has_guests = False
         self._watched = False
         self._last_view_ns = now_ns
@@ -59,8 +60,12 @@ class IdleTracker:
         self.last_activity_ns = now_ns
 
     def on_left(self, now_ns: int) -> None:
-        """The client's page has been closed, or is being reloaded."""
+        """The owner's page has been closed, or is being reloaded."""
         self._left_ns = now_ns
+
+    def on_shared(self, shared: bool) -> None:
+        """Whether another controller than the owner is connected, which keeps a session that its owner has left."""
+        self._is_shared = shared
 
     def wants_frames(self, now_ns: int) -> bool:
         """Whether the session has viewers, or had one within the grace period."""
@@ -72,13 +77,14 @@ class IdleTracker:
 
     def is_timed_out(self, now_ns: int) -> bool:
         """Whether the session has been idle for the timeout, or its page has been closed and not come back."""
-        if self._left_ns is not None and now_ns - self._left_ns >= _RELOAD_NS:
+        reload_end_ns = self._reload_end_ns
+        if reload_end_ns is not None and now_ns >= reload_end_ns:
             return True
         return self.idle_ns(now_ns) >= self._timeout_ns
 
     def next_change_ns(self, now_ns: int) -> int | None:
         """When an answer may change without an event; ``None`` if none does."""
-        reload_end_ns = None if self._left_ns is None else self._left_ns + _RELOAD_NS
+        reload_end_ns = self._reload_end_ns
         if self._is_attended:
             return reload_end_ns
         grace_end_ns = self._last_view_ns + self._grace_ns
@@ -86,6 +92,11 @@ class IdleTracker:
         if reload_end_ns is not None:
             timeout_end_ns = min(timeout_end_ns, reload_end_ns)
         return grace_end_ns if now_ns < grace_end_ns < timeout_end_ns else timeout_end_ns
+
+    @property
+    def _reload_end_ns(self) -> int | None:
+        """When a session whose page has been closed ends; ``None`` if it does not."""
+        return None if self._left_ns is None or self._is_shared else self._left_ns + _RELOAD_NS
 
     @property
     def _is_attended(self) -> bool:
@@ -131,6 +142,11 @@ class IdleTimer:
         return self._tracker.idle_ns(self._clock.now_ns()) / NS_PER_S
 
     @property
+    def is_connected(self) -> bool:
+        """Whether the session has a control connection of a client that controls it."""
+        return self._tracker.connected
+
+    @property
     def last_activity_ns(self) -> int:
         """When a client last sent a control message, in monotonic nanoseconds."""
         return self._tracker.last_activity_ns
@@ -164,8 +180,13 @@ class IdleTimer:
         self._tracker.on_guest()
         self._review()
 
+    def on_shared(self, shared: bool) -> None:
+        """Whether another controller than the owner is connected."""
+        self._tracker.on_shared(shared)
+        self._review()
+
     def on_left(self) -> None:
-        """The client's page has been closed, or is being reloaded: end the session unless it comes back."""
+        """The owner's page has been closed, or is being reloaded: end the session unless it comes back."""
         self._tracker.on_left(self._clock.now_ns())
         self._review()
 

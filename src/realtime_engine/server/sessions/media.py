@@ -18,6 +18,7 @@ from ...infra.webcodecs import JpegFeed
 from ...infra.webrtc import SharedVideo, StreamStats, Tier
 from ..counters import Counts
 from ..resources import ServerResources
+from .access import Member
 from .idle_timeout import IdleTimer
 from .packet_feeds import PacketFeeds
 from .peers import ControlConnections, WebRtcViewers
@@ -120,10 +121,10 @@ class SessionMedia:
         return counts.with_video(self.tiers())
 
     @contextmanager
-    def open_jpeg_feed(self) -> Iterator[JpegFeed]:
+    def open_jpeg_feed(self, member: Member) -> Iterator[JpegFeed]:
         """A feed of JPEGs for one viewer of the video WebSocket, closed on exit."""
         with self.jpegs.subscribe() as pictures:
-            yield JpegFeed(pictures, budget_ms=self._budget_ms)
+            yield JpegFeed(pictures, budget_ms=self._budget_ms, slot=lambda: member.frame_slot)
 
     async def snapshot(self) -> JpegFrame | None:
         """The newest frame as JPEG; ``None`` before the first. Counts as watching for a moment."""
@@ -133,7 +134,7 @@ class SessionMedia:
     def on_published(self, frame: FrameId) -> None:
         """A frame is about to be published."""
         if self.jpegs.viewers:
-            self.latency.shown(frame)
+            self.latency.shown(frame.seen_by(0))
 
     def close_streams(self) -> None:
         """Publish no more frames, which ends all streams."""
@@ -152,4 +153,4 @@ class SessionMedia:
         return MONOTONIC.now_ns() if self.watching else self._idle.last_activity_ns
 
     def _on_jpeg(self, frame: FrameId) -> None:
-        self.latency.encoded(frame, "mjpeg")
+        self.latency.encoded(frame.seen_by(0), "mjpeg")

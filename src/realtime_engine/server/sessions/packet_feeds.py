@@ -13,6 +13,7 @@ from ...infra.publisher import FramePublisher
 from ...infra.telemetry.frame_latency import FrameLatencyTracker, PageClock, PresentedFrame
 from ...infra.webcodecs import PacketFeed
 from ...infra.webrtc import EncodedFrame, SharedVideo
+from .access import Member
 
 TRANSPORT = "webcodecs"
 
@@ -40,18 +41,20 @@ class PacketFeeds:
         self._budget_ms = budget_ms
 
     @contextmanager
-    def open(self, name: str | None = None) -> Iterator[PacketFeed]:
+    def open(self, member: Member, name: str | None = None) -> Iterator[PacketFeed]:
         """A feed for one viewer, closed on exit. ``name`` is what the viewer calls itself in ``presented``."""
         viewer = self._video.add_viewer(Codec.H264)
 
         def on_sent(encoded: EncodedFrame, sent_ns: int) -> None:
             paced_ns, encoded_ns = encoded.paced_ns, encoded.encoded_ns
-            self._latency.sent(name, TRANSPORT, encoded.id, paced_ns=paced_ns, encoded_ns=encoded_ns, sent_ns=sent_ns)
+            identity = encoded.id.seen_by(member.frame_slot)
+            self._latency.sent(name, TRANSPORT, identity, paced_ns=paced_ns, encoded_ns=encoded_ns, sent_ns=sent_ns)
 
         feed = PacketFeed(
             viewer,
             epoch=lambda: self._frames.epoch,
             budget_ms=self._budget_ms,
+            slot=lambda: member.frame_slot,
             on_rate=viewer.report_rate,
             on_sent=None if name is None else on_sent,
         )

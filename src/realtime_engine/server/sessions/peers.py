@@ -6,11 +6,12 @@ import asyncio
 import functools
 import json
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
 from ...core.errors import RealtimeEngineError
+from ...infra.frame import FrameId
 from ...infra.telemetry.frame_latency import FrameLatencyTracker
 from ...infra.video_input import VideoBuffer
 from ...infra.webrtc import (
@@ -25,9 +26,10 @@ from ...infra.webrtc import (
     ViewerCloseReason,
     ViewerPeer,
     close_all,
+    frame_text,
 )
 from ..counters import Counts
-from .access import Member, Role
+from .access import Member
 
 Send = Callable[[str], object]
 
@@ -38,51 +40,54 @@ class ControlConnections:
     """The control connections of one session, over all transports.
 
     Args:
-        on_connected: called with true when the first connection is added, with false when the last is removed; those of
-            guests do not count.
-        greeting: returns the message that a new connection starts with, if any.
+        on_connected: called with each member when its first connection is added (true) and after its last is removed.
+        greeting: returns the messages that a new connection of a member starts with.
     """
 
-    def __init__(self, on_connected: Callable[[bool], None], greeting: Callable[[], Mapping[str, Any] | None]) -> None:
+    def __init__(
+        self,
+        on_connected: Callable[[Member, bool], None],
+        greeting: Callable[[Member], Sequence[Mapping[str, Any]]],
+    ) -> None:
         self._on_connected = on_connected
         self._greeting = greeting
-        self._sends: dict[object, Send] = {}
-        self._guests: set[object] = set()
+        self._sends: dict[object, tuple[Member, Send]] = {}
 
     def __len__(self) -> int:
         return len(self._sends)
 
-    def add(self, key: object, send: Send, *, is_guest: bool = False) -> None:
+    @property
+    def members(self) -> set[Member]:
+        """The members that are connected."""
+        return {member for member, _ in self._sends.values()}
+
+    def add(self, key: object, send: Send, member: Member) -> None:
         """Add a connection.
 
         Args:
             key: identifies the connection.
             send: sends a text message; it must neither block nor raise.
-            is_guest: whether it belongs to a client that only watches.
+            member: whose connection it is.
         """
-        self._sends[key] = send
-        if is_guest:
-            self._guests.add(key)
-        elif len(self._sends) - len(self._guests) == 1:
-            self._on_connected(True)
-        message = self._greeting()
-        if message is not None:
+        is_first = member not in self.members
+        self._sends[key] = member, send
+        if is_first:
+            self._on_connected(member, True)
+        for message in self._greeting(member):
             send(json.dumps(message))
 
     def remove(self, key: object) -> None:
         """Remove a connection. Idempotent."""
-        if self._sends.pop(key, None) is None:
-            return
-        if key in self._guests:
-            self._guests.remove(key)
-        elif len(self._sends) == len(self._guests):
-            self._on_connected(False)
+        member, _ = self._sends.pop(key, (None, None))
+        if member is not None and member not in self.members:
+            self._on_connected(member, False)
 
-    def broadcast(self, message: Mapping[str, Any]) -> None:
-        """Send a message to all connections."""
+    def broadcast(self, message: Mapping[str, Any], to: Member | None = None) -> None:
+        """Send a message to all connections, or to those of one member."""
         text = json.dumps(message)
-        for send in tuple(self._sends.values()):
-            send(text)
+        for member, send in tuple(self._sends.values()):
+            if to is None or member is to:
+                send(text)
 
 
 class TooManyViewers(RealtimeEngineError):
@@ -124,15 +129,13 @@ class WebRtcViewers:
         """The viewer with this id; ``None`` if there is none."""
         return self._peers.get(viewer_id)
 
-    async def add(
-        self, offer: str, *, on_text: Callable[[str], list[str]], member: Member | None = None
-    ) -> tuple[str, ViewerPeer]:
+    async def add(self, offer: str, *, on_text: Callable[[str], list[str]], member: Member) -> tuple[str, ViewerPeer]:
         """Answer an SDP offer; returns the new viewer and its id.
 
         Args:
             offer: the offer.
             on_text: handles a control message of the viewer and returns the replies.
-            member: who watches; ``None`` for the owner.
+            member: who watches.
 
         Raises:
             TooManyViewers: the session has as many viewers as it may have.
@@ -153,7 +156,7 @@ class WebRtcViewers:
         await close_all(self._peers.values())
 
     async def _negotiate(
-        self, offer: str, on_text: Callable[[str], list[str]], member: Member | None
+        self, offer: str, on_text: Callable[[str], list[str]], member: Member
     ) -> tuple[str, ViewerPeer]:
         viewer_id = secrets.token_urlsafe(9)
         closed = asyncio.Event()
@@ -161,25 +164,26 @@ class WebRtcViewers:
         def on_closed(reason: ViewerCloseReason) -> None:
             closed.set()
             self._remove(viewer_id)
-            if member is not None:
-                member.closers.pop(viewer_id, None)
+            member.closers.pop(viewer_id, None)
+
+        def text_of(rtp: int, frame: FrameId) -> str:
+            return frame_text(rtp, frame.seen_by(member.frame_slot))
 
         peer = await ViewerPeer.from_offer(
             offer,
             source=self._video,
             on_controls=on_text,
             on_closed=on_closed,
-            on_sent=functools.partial(self._on_sent, viewer_id),
+            on_sent=functools.partial(self._on_sent, viewer_id, member),
+            message=text_of,
             options=PeerOptions(ice=self._ice),
         )
         if self._closed or closed.is_set():
             await peer.close()
             raise PeerClosedError("the session ended while its viewer was connecting")
         self._peers[viewer_id] = peer
-        is_guest = member is not None and member.role < Role.OWNER
-        self._connections.add(viewer_id, peer.send, is_guest=is_guest)
-        if member is not None:
-            member.closers[viewer_id] = lambda: self._close_soon(peer)
+        member.closers[viewer_id] = lambda: self._close_soon(peer)
+        self._connections.add(viewer_id, peer.send, member)
         return viewer_id, peer
 
     def _close_soon(self, peer: ViewerPeer) -> None:
@@ -187,12 +191,12 @@ class WebRtcViewers:
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
-    def _on_sent(self, viewer_id: str, sent: SentFrame) -> None:
+    def _on_sent(self, viewer_id: str, member: Member, sent: SentFrame) -> None:
         encoded = sent.encoded
         self._latency.sent(
             viewer_id,
             "webrtc",
-            encoded.id,
+            encoded.id.seen_by(member.frame_slot),
             paced_ns=encoded.paced_ns,
             encoded_ns=encoded.encoded_ns,
             sent_ns=sent.sent_ns,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ...infra.controls import ControlState
+from ...infra.controls import ControlGroup
 from ..counters import Counts
 from ..problems import Problem, pointer, session_over
 from ..resources import ServerResources
@@ -34,7 +34,7 @@ class PreparedSession:
         context: the attach context of the model.
     """
 
-    state: ControlState
+    state: ControlGroup
     context: Mapping[str, Any]
 
 
@@ -113,11 +113,11 @@ class Sessions:
         known = session or self._ended.get(session_id)
         if known is None:
             raise Problem("no-session", f"There is no session {session_id!r}.")
-        given = known.access.role_of(token)
-        if given is None:
+        member = known.access.member_of(token)
+        if member is None:
             raise unauthorized("Send the session's token as 'Authorization: Bearer ...'.")
-        if given < role:
-            raise Problem("role", f"A {given.label} of the session may not do this; its {role.label} may.")
+        if member.role < role:
+            raise Problem("role", f"A {member.role.label} of the session may not do this; its {role.label} may.")
         return session
 
     def invited(self, secret: str) -> tuple[DemoSession, Invitation]:
@@ -144,7 +144,7 @@ class Sessions:
         """
         self._check_open()
         demo = self._resources.demo
-        state = ControlState(demo.controls)
+        state = ControlGroup(demo.controls)
         attach_context = make_context(demo, state.window(stage_fields(state, context)).fields)
         state.update_fields(context)
         return PreparedSession(state, attach_context)

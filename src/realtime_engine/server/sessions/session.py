@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import json
 import logging
 import secrets
 from collections.abc import Callable, Mapping
@@ -24,7 +25,8 @@ from ...core.messages import (
     SessionEvent,
     SetActive,
 )
-from ...infra.controls import ControlState, event_message, turn_message
+from ...infra.controls import ControlGroup, event_message, turn_message
+from ...infra.controls.group import TooManyControllers
 from ...infra.conversion import Converter
 from ...infra.video_input import VideoBuffer
 from ..counters import Counts
@@ -40,6 +42,7 @@ from .peers import ControlConnections, Publishers
 from .pump import Pump, PumpHooks
 from .run_state import PauseReason, RunState
 from .stage_statistics import SessionStages
+from .takeover import TakeOver
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +52,7 @@ class DemoSession:
 
     Args:
         resources: what all sessions of the server share.
-        state: the control state, which holds the fields that the session starts with.
+        state: the controllers, and the fields that the session starts with.
         on_ended: called when all parts of the session are closed.
 
     Attributes:
@@ -66,10 +69,11 @@ class DemoSession:
         stages: the work of the model's stages for it.
         media: its frames and their viewers.
         controls: its control state, and the actions made of it.
+        takeover: the requests of other clients to become its owner.
     """
 
     def __init__(
-        self, resources: ServerResources, state: ControlState, on_ended: Callable[[DemoSession], None]
+        self, resources: ServerResources, state: ControlGroup, on_ended: Callable[[DemoSession], None]
     ) -> None:
         config = resources.config
         self.id = secrets.token_urlsafe(9)
@@ -78,14 +82,22 @@ class DemoSession:
         self.started_ns: int | None = None
         self.end_reason = ""
         self.ended = asyncio.Event()
-        self.connections = ControlConnections(self._on_connected, self._turn_message)
+        self.connections = ControlConnections(self._on_connected, self._greeting)
         self.run_state = RunState(self._send_active, config.stall_timeout_s)
         self.idle = IdleTimer(
             grace_s=config.viewer_grace_s,
             timeout_s=config.idle_timeout_s,
-            reconnect_s=config.idle_timeout_s if config.reconnect_grace_s is None else config.reconnect_grace_s,
+            reconnect_s=config.reconnect_timeout_s,
             on_wanted=self._on_frames_wanted,
             on_timeout=self._on_idle_timeout,
+            clock=MONOTONIC,
+        )
+        self.takeover = TakeOver(
+            self.access,
+            self.connections.broadcast,
+            self._on_transferred,
+            absent_s=config.reconnect_timeout_s,
+            idle_s=config.idle_timeout_s,
             clock=MONOTONIC,
         )
         self.stages = SessionStages(resources.monitor, self.id)
@@ -95,6 +107,7 @@ class DemoSession:
         self._pump = self._make_pump(resources)
         self._requests = EngineRequests(resources.inbox.put_nowait, config.stall_timeout_s)
         self._on_ended = on_ended
+        self._reconnect_ns = round(config.reconnect_timeout_s * NS_PER_S)
         self._reset_lock = asyncio.Lock()
         self._turn_end_ns: int | None = None
         self._ending = False
@@ -102,8 +115,8 @@ class DemoSession:
 
     @property
     def token(self) -> str:
-        """The secret that its owner presents."""
-        return self.access.owner_token
+        """The secret that the client which has created it presents."""
+        return self.access.creator.token
 
     @property
     def is_ending(self) -> bool:
@@ -122,17 +135,21 @@ class DemoSession:
         counts = self.media.counts().plus(self._pump.counts())
         return counts if self.publishers is None else counts.plus(self.publishers.counts())
 
-    def receive(self, message: str | Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Handle a control message and return the replies. Never raises."""
-        return self.controls.receive(message)
+    def receive(self, message: str | Mapping[str, Any], member: Member | None = None) -> list[dict[str, Any]]:
+        """Handle a control message of a client, by default the owner, and return the replies. Never raises."""
+        member = member or self.access.owner
+        if member.role < Role.CONTROLLER:
+            return self.controls.receive_from_viewer(message)
+        member.seen_ns = MONOTONIC.now_ns()
+        try:
+            slot = self._slot_of(member)
+        except TooManyControllers as error:
+            return self.controls.receive_from_viewer(message, str(error))
+        return self.controls.receive(message, slot)
 
-    def receive_text(self, text: str) -> list[str]:
-        """As :meth:`receive`, with the replies as text."""
-        return self.controls.receive_text(text)
-
-    def receiver_for(self, role: Role) -> Callable[[str], list[str]]:
-        """The function that handles the control messages of a client with this role and returns the replies."""
-        return self.controls.receive_text if role >= Role.OWNER else self.controls.receive_viewer_text
+    def receiver_for(self, member: Member) -> Callable[[str], list[str]]:
+        """The function that handles the text messages of a client and returns the replies as text."""
+        return lambda text: [json.dumps(reply) for reply in self.receive(text, member)]
 
     def join(self, invitation: Invitation) -> Member:
         """Let a client join by an invitation.
@@ -143,6 +160,21 @@ class DemoSession:
         member = self.access.join(invitation)
         self.idle.on_guest()
         return member
+
+    def leave(self, member: Member) -> None:
+        """The page of a client is closed or reloaded; that of the owner ends the session unless it comes back."""
+        if member.role is Role.OWNER:
+            self.takeover.on_owner_left(True)
+            self.idle.on_left()
+        else:
+            self._free_slot(member)
+            self.takeover.withdraw(member)
+
+    def revoke(self, invitation_id: str) -> None:
+        """Revoke an invitation: those who have joined by it lose their access at once. Idempotent."""
+        for member in self.access.revoke(invitation_id):
+            self._free_slot(member)
+            self.takeover.withdraw(member)
 
     # -- requests of the owner
 
@@ -234,7 +266,7 @@ class DemoSession:
         buffer = VideoBuffer(declared, lambda: self.controls.send_action())
         return Publishers(buffer, self.idle.on_activity, resources.config.ice, resources.pool)
 
-    def _make_controls(self, resources: ServerResources, state: ControlState) -> SessionControls:
+    def _make_controls(self, resources: ServerResources, state: ControlGroup) -> SessionControls:
         hooks = ControlHooks(
             put=resources.inbox.put_nowait,
             broadcast=self.connections.broadcast,
@@ -326,12 +358,45 @@ class DemoSession:
 
     # -- events of the session's parts
 
-    def _on_connected(self, connected: bool) -> None:
+    def _on_connected(self, member: Member, connected: bool) -> None:
         if self.is_ending:
             return
-        self.idle.on_connected(connected)
-        if not connected:
-            self.controls.release_all()
+        member.seen_ns = MONOTONIC.now_ns()
+        if member.role is Role.OWNER and connected:
+            self.takeover.on_owner_left(False)
+        if not connected and member.slot is not None:
+            self.controls.release(member.slot)
+        self._review_presence()
+
+    def _review_presence(self) -> None:
+        """Inform the idle timer of the controllers that are connected."""
+        controllers = {member for member in self.connections.members if member.role >= Role.CONTROLLER}
+        self.idle.on_shared(bool(controllers - {self.access.owner}))
+        if bool(controllers) != self.idle.is_connected:
+            self.idle.on_connected(bool(controllers))
+
+    def _on_transferred(self, former: Member, owner: Member) -> None:
+        logger.info("session %s was taken over", self.id)
+        self.idle.on_activity()
+        self._review_presence()
+
+    def _slot_of(self, member: Member) -> int:
+        """The slot of a controller, which gets one if it has none.
+
+        Raises:
+            TooManyControllers: all slots are taken by controllers that are connected.
+        """
+        if member.slot is None:
+            for other in self.access.members:
+                if not other.is_connected and MONOTONIC.now_ns() - other.seen_ns >= self._reconnect_ns:
+                    self._free_slot(other)
+            member.slot = self.controls.join()
+        return member.slot
+
+    def _free_slot(self, member: Member) -> None:
+        if member.slot is not None and member.role is not Role.OWNER:
+            self.controls.leave(member.slot)
+            member.slot = None
 
     def _on_frames_wanted(self, wanted: bool) -> None:
         self.run_state.set_paused(PauseReason.UNWATCHED, not wanted)
@@ -353,6 +418,11 @@ class DemoSession:
     def _check_alive(self) -> None:
         if self.is_ending:
             raise SessionOver
+
+    def _greeting(self, member: Member) -> list[dict[str, Any]]:
+        turn = self._turn_message()
+        asked = self.takeover.pending() if member.role is Role.OWNER else []
+        return asked if turn is None else [turn, *asked]
 
     def _turn_message(self) -> dict[str, Any] | None:
         if self._turn_end_ns is None:
