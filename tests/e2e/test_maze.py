@@ -15,6 +15,13 @@ from .walker import Walker
 
 NO_UDP = [f"--{force}webrtc-ip-handling-policy=disable_non_proxied_udp" for force in ("", "force-")]  # new, old name
 REFUSED = "Failed to load resource"
+INVITE_A_VIEWER = """async () => {
+    const stored = Object.entries(sessionStorage).find(([name]) => name.endsWith(":session"));
+    const { token, links } = JSON.parse(stored[1]);
+    const headers = { Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
+    const answer = await fetch(links.invitations, { method: "POST", headers, body: "{}" });
+    return (await answer.json()).link;
+}"""
 LOST = ("Failed to load resource", "WebSocket connection to")
 
 
@@ -149,6 +156,64 @@ def test_a_shared_session_is_watched_and_not_controlled(small_server: MazeServer
     expect(guest.page.locator("#status")).to_have_text("Watching")
     owner.page.close(run_before_unload=False)
     expect(guest.page.locator("#overlay")).to_contain_text("Nothing to watch", timeout=20_000)
+
+
+def test_two_controllers_share_a_session_and_one_takes_it_over(small_server: MazeServer, visit: Opener) -> None:
+    owner = visit(small_server).until_live()
+    owner.page.click("#share")
+    owner.page.select_option("#share-role", "controller")
+    link_field = owner.page.locator("#share-link")
+    expect(link_field).to_have_value(re.compile(r"\?join="))
+    link = link_field.input_value()
+    guest = visit(small_server, link.removeprefix(small_server.url)).until_live()
+    expect(owner.page.locator("#share-viewers")).to_have_text("0 viewers, 1 controller")
+    owner.page.click("#share-close")
+    for hidden in ("#reset", "#share"):
+        expect(guest.page.locator(hidden)).to_be_hidden()
+    expect(guest.page.locator("#legend")).to_be_visible()
+
+    for player in (guest, owner):
+        player.until_still()
+        owner.keep("before")
+        player.page.locator("#stage").focus()
+        with player.holding("KeyE"):
+            owner.until_elsewhere("before")
+    owner.until_still()
+    expect(guest.page.locator("[data-stat=latency]")).not_to_have_text("–")  # of its own key presses
+
+    request = owner.page.locator("#takeover-request")
+    guest.page.click("#takeover")
+    expect(request).to_be_visible()
+    owner.page.click("#takeover-refuse")
+    expect(guest.page.locator("#toasts")).to_contain_text("The owner keeps the session.")
+    expect(request).to_be_hidden()
+    owner.page.reload()
+    owner.until_live()
+    expect(owner.page.locator("#takeover")).to_be_hidden()
+
+    viewer_link = owner.page.evaluate(INVITE_A_VIEWER)
+    viewer = visit(small_server, viewer_link)
+    expect(viewer.page.locator("#status")).to_have_text("Watching")
+    viewer.page.click("#takeover")
+    owner.page.click("#takeover-accept")
+    expect(viewer.page.locator("#reset")).to_be_visible()
+    expect(viewer.page.locator("#toasts")).to_contain_text("You own the session now.")
+    expect(owner.page.locator("#reset")).to_be_hidden()
+    viewer.until_still()
+    viewer.keep("taken")
+    viewer.page.locator("#stage").focus()
+    with viewer.holding("KeyE"):
+        viewer.until_elsewhere("taken")
+    viewer.page.click("#reset")
+    guest.page.reload()
+    guest.until_live()
+    owner.page.close()
+    guest.page.close()
+    viewer.until_still()
+    viewer.keep("last")
+    with viewer.holding("KeyE"):
+        viewer.until_elsewhere("last")
+    assert small_server.log.count(" started; ") == 1
 
 
 def test_a_turn_ends_for_a_page_that_waits(turn_server: MazeServer, visit: Opener) -> None:

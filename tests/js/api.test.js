@@ -18,6 +18,7 @@ const LINKS = {
   leave: "/api/sessions/s1/leave",
   invitations: "/api/sessions/s1/invitations",
   qr: "/api/sessions/s1/qr",
+  takeover: "/api/sessions/s1/takeover",
   reset: "/api/sessions/s1/reset",
   whep: "/api/sessions/s1/whep",
   mjpeg: "/api/sessions/s1/stream.mjpeg",

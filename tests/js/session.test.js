@@ -504,7 +504,7 @@ test("an invited user joins once, also after a reload, and does not end the sess
   await settled();
   session.start();
   await settled();
-  assert.deepEqual(requests, ["POST /api/invitations", "GET /api/sessions/s1"]);
+  assert.deepEqual(requests, ["POST /api/invitations", "POST /api/sessions/s1/leave", "GET /api/sessions/s1"]);
 });
 
 test("a watched session that ends is not replaced", async () => {

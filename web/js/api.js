@@ -34,7 +34,8 @@
  * @property {RTCIceTransportPolicy} [ice_transport_policy]
  * @property {string | null} page path of the demo's custom page
  *
- * @typedef {"self" | "leave" | "invitations" | "qr" | "reset" | "whep" | "mjpeg" | "video" | "controls" | "trace"} LinkName
+ * @typedef {"self" | "leave" | "invitations" | "qr" | "takeover" | "reset" | "whep" | "mjpeg" | "video" | "controls"
+ *   | "trace"} LinkName
  * @typedef {Record<LinkName, string> & { whip?: string, recording?: string }} SessionLinks
  *
  * @typedef {{ name: string, bytes: number, href: string }} RecordingFile
@@ -282,9 +283,18 @@ export class Ticket {
  * @property {boolean} active
  * @property {Record<string, unknown>} fields values of the fields, without images and long texts
  * @property {string | null} publisher the connection that sends it video
+ * @property {Role} role what this client may do
  */
 
-/** @typedef {{ session_id: string, token: string, links: SessionLinks }} GrantBody answer to `POST /api/sessions` */
+/** @typedef {"viewer" | "controller" | "owner"} Role */
+
+/**
+ * @typedef {object} GrantBody answer to `POST /api/sessions` and `POST /api/invitations`
+ * @property {string} session_id
+ * @property {string} token
+ * @property {SessionLinks} links
+ * @property {Role} [role] of a client that has joined
+ */
 
 /** A session on the server, with the token that gives access to it. */
 export class SessionGrant {
@@ -354,13 +364,39 @@ export class SessionGrant {
   }
 
   /**
-   * Makes an invitation to watch the session.
+   * Makes an invitation to the session.
    *
+   * @param {Role} role
    * @returns {Promise<Invitation>}
    */
-  async invite() {
-    const json = { role: "viewer" };
-    return (await request("POST", this.#invitations, { token: this.token, json })).json();
+  async invite(role) {
+    return (await request("POST", this.#invitations, { token: this.token, json: { role } })).json();
+  }
+
+  /**
+   * Revokes an invitation; those who have joined by it are disconnected.
+   *
+   * @param {string} id
+   */
+  async revoke(id) {
+    const url = new URL(`${this.#invitations.pathname}/${id}`, this.#invitations);
+    await request("DELETE", url, { token: this.token });
+  }
+
+  /** @returns {Promise<boolean>} whether the client owns the session now; else the owner is asked */
+  async takeOver() {
+    return (await request("POST", resolve(this.#links.takeover), { token: this.token })).status === 200;
+  }
+
+  /**
+   * Answers a client that asks to take over.
+   *
+   * @param {string} member
+   * @param {boolean} accept
+   */
+  async answerTakeOver(member, accept) {
+    const url = resolve(`${this.#links.takeover}/${member}`);
+    await request("POST", url, { token: this.token, json: { accept } });
   }
 
   /**
@@ -371,7 +407,7 @@ export class SessionGrant {
     return (await request("POST", resolve(this.#links.qr), { token: this.token, json: { text } })).blob();
   }
 
-  /** @returns {Promise<{ members: { connected: boolean }[] }>} those who have joined */
+  /** @returns {Promise<{ members: { connected: boolean, role: Role }[] }>} the other clients of the session */
   async members() {
     return (await request("GET", this.#invitations, { token: this.token })).json();
   }

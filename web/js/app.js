@@ -44,7 +44,7 @@ function showDescription({ title, name, description }) {
 async function main() {
   const overlay = new Overlay();
   const query = new URLSearchParams(location.search);
-  const invitation = query.get("watch");
+  const invitation = query.get("watch") ?? query.get("join");
   const demo = await loadDemo(overlay, invitation);
   if (demo.state === "failed") {
     byId("status").textContent = "Failed";

@@ -20,6 +20,7 @@ import { Session } from "./session.js";
 import { ShareDialog } from "./share.js";
 import { Stats } from "./stats.js";
 import { Stick } from "./stick.js";
+import { TakeOver } from "./takeover.js";
 import { Toasts } from "./toasts.js";
 import { unsupportedReason } from "./transports.js";
 import { TurnCountdown } from "./turn_countdown.js";
@@ -32,9 +33,6 @@ const STATS_INTERVAL_MS = 500;
 const MAX_SEED = 2 ** 31 - 1;
 
 /** @typedef {import("./session.js").State | "paused" | "finished"} Status */
-
-/** Elements for the owner of the session only. */
-const OWNER_ELEMENTS = ["reset", "pause", "seed", "record", "share", "sticks", "legend", "panel", "key-to-pixel"];
 
 /** @type {Record<Status, string>} */
 const STATUS_LABELS = {
@@ -51,7 +49,8 @@ const STATUS_LABELS = {
 export class DemoPage {
   #demo;
   #overlay;
-  #isWatching;
+  #isGuest;
+  #hasDevices = false;
   /** Numbers of messages and edges grow beyond those that the page sent before a reload. */
   #firstSeq = Date.now();
   #input = new Input(this.#firstSeq);
@@ -69,6 +68,8 @@ export class DemoPage {
   #pointer;
   #legend;
   #session;
+  #share;
+  #takeOver;
   #stats;
   /** @type {import("./session.js").State} */
   #state = "connecting";
@@ -79,12 +80,12 @@ export class DemoPage {
    * @param {import("./api.js").Demo} demo
    * @param {import("./overlay.js").Overlay} overlay
    * @param {import("./transports.js").Transport | null} forced the only transport to use, if any
-   * @param {string | null} invitation token of the invitation by which the user watches another user's session
+   * @param {string | null} invitation token of the invitation by which the user joins another user's session
    */
   constructor(demo, overlay, forced, invitation) {
     this.#demo = demo;
-    this.#isWatching = invitation !== null;
-    this.#sender = new ControlSender(this.#input, this.#channel, this.#firstSeq, this.#isWatching);
+    this.#isGuest = invitation !== null;
+    this.#sender = new ControlSender(this.#input, this.#channel, this.#firstSeq);
     this.#overlay = overlay;
     this.#form = new SchemaForm(byId("form", HTMLFormElement), demo.controls, demo.required_context);
     this.#display = new VideoDisplay(demo.video);
@@ -99,6 +100,8 @@ export class DemoPage {
       forced,
       invitation,
     );
+    this.#share = new ShareDialog(this.#session, (text) => this.#toasts.show(text));
+    this.#takeOver = new TakeOver(this.#session, (text) => this.#toasts.show(text));
   }
 
   /** Starts a session, or asks for the required fields first. */
@@ -110,7 +113,7 @@ export class DemoPage {
     this.#connectWindow();
     setInterval(() => this.#stats.update(this.#session), STATS_INTERVAL_MS);
     if (new URLSearchParams(location.search).has("lobby")) this.#showLobby();
-    else if (!this.#isWatching && this.#form.missing.length) this.#askForFields();
+    else if (!this.#isGuest && this.#form.missing.length) this.#askForFields();
     else this.#session.start();
   }
 
@@ -146,10 +149,21 @@ export class DemoPage {
     byId("panel").hidden = this.#form.isEmpty && !hasCustomPage && !Camera.isAvailable(this.#demo);
     byId("sticks").append(...controls.sticks.map((name) => new Stick(name, this.#input).element));
     byId("sticks").hidden = !controls.sticks.length || !matchMedia("(pointer: coarse)").matches;
-    if (this.#isWatching) {
-      for (const id of OWNER_ELEMENTS) byId(id).hidden = true;
-      document.body.classList.add("watching");
-    }
+    document.body.dataset.role = this.#isGuest ? "viewer" : "owner";
+  }
+
+  /** @param {import("./api.js").Role} role */
+  #onRole(role) {
+    const previous = document.body.dataset.role;
+    document.body.dataset.role = role;
+    this.#sender.isReadOnly = role === "viewer";
+    if (role !== "viewer") this.#connectDevices();
+    if (role !== "owner") this.#share.close();
+    this.#takeOver.update();
+    if (previous === role || this.#state !== "live") return;
+    this.#toasts.show(role === "owner" ? "You own the session now." : "Another client owns the session now.");
+    this.#sender.flush();
+    this.#showState();
   }
 
   #connectInput() {
@@ -164,16 +178,23 @@ export class DemoPage {
       this.#stats.setRoundTrip(received - sent);
       this.#clock.addPong(sent, serverNs, received);
     };
+    this.#sender.isReadOnly = this.#isGuest;
     this.#sender.start();
-    if (this.#isWatching) return;
-    new Keyboard(this.#input, this.#demo.controls).listen();
-    this.#pointer.listen();
-    if (this.#demo.controls.gamepad) new GamepadPoller(this.#input).listen();
+    if (!this.#isGuest) this.#connectDevices();
     byId("form").addEventListener("submit", () => {
       if (this.#isAsking) this.#startIfComplete();
     });
     byId("form").addEventListener("click", (event) => this.#returnFocus(event));
     this.#form.onChange = (name, value) => this.#setField(name, value);
+  }
+
+  /** Listens to the devices, once the client may control the session. */
+  #connectDevices() {
+    if (this.#hasDevices) return;
+    this.#hasDevices = true;
+    new Keyboard(this.#input, this.#demo.controls).listen();
+    this.#pointer.listen();
+    if (this.#demo.controls.gamepad) new GamepadPoller(this.#input).listen();
   }
 
   #connectSession() {
@@ -196,8 +217,9 @@ export class DemoPage {
     session.on("event", (event) => this.#onEvent(event));
     this.#channel.on("message", (message) => this.#onMessage(message));
     const { video_input: videoInput, recording } = this.#demo;
-    if (this.#isWatching) return;
-    new ShareDialog(session, (text) => this.#toasts.show(text)).listen();
+    session.on("role", (role) => this.#onRole(role));
+    this.#share.listen();
+    this.#takeOver.listen();
     if (videoInput && Camera.isAvailable(this.#demo)) new Camera(this.#demo, videoInput.max_side, session).listen();
     if (!recording) return;
     const recorder = new Recorder(session, (text) => this.#toasts.show(text));
@@ -331,6 +353,7 @@ export class DemoPage {
     if (message.type === "frame" && message.rtp !== null) this.#frames.addIdentity(message.rtp, message);
     if (message.type === "timing") this.#stats.setTiming(message.stages, message.pipeline);
     if (message.type === "error") this.#showMessageError(message.error);
+    if (message.type === "takeover") this.#takeOver.onMessage(message);
   }
 
   /** @param {import("./protocol.js").MessageError} error */
@@ -390,7 +413,7 @@ export class DemoPage {
     if (state === "waiting") {
       this.#overlay.show(text, { text: `Retrying in ${seconds} s`, progress: null });
     }
-    if (state === "ended" && this.#isWatching) {
+    if (state === "ended" && this.#isGuest) {
       this.#overlay.show("Nothing to watch", { text, translucent });
     } else if (state === "ended") {
       const onClick = () => this.#session.start();
@@ -429,17 +452,18 @@ export class DemoPage {
 
   /** Shows what follows from the state of the session: buttons, status, and the overlay of a connected session. */
   #showState() {
-    const { grant, isFinished } = this.#session;
+    const { grant, isFinished, role } = this.#session;
+    this.#takeOver.update();
     for (const id of ["reset", "seed", "trace", "share"]) byId(id, HTMLButtonElement).disabled = !grant;
     byId("pause", HTMLButtonElement).disabled = !grant || isFinished;
-    byId("hint").hidden = this.#state !== "live" || isFinished || !this.#pointer.canLock || this.#isWatching;
+    byId("hint").hidden = this.#state !== "live" || isFinished || !this.#pointer.canLock || role === "viewer";
     if (this.#state === "live" && isFinished) this.#showFinished();
     else if (this.#state === "live") this.#overlay.hide();
     this.#showStatus();
   }
 
   #showFinished() {
-    if (this.#isWatching) {
+    if (this.#session.role !== "owner") {
       this.#overlay.show("Finished", { text: "The rollout has ended.", translucent: true });
       return;
     }
@@ -452,7 +476,7 @@ export class DemoPage {
   }
 
   #showStatus() {
-    const { active, isFinished, isRunning } = this.#session;
+    const { active, isFinished, isRunning, role } = this.#session;
     if (!isRunning) this.#dropPending();
     /** @type {Status} */
     let shown = this.#state;
@@ -460,7 +484,7 @@ export class DemoPage {
     if (this.#state === "live" && isFinished) shown = "finished";
     const status = byId("status");
     status.dataset.state = shown;
-    status.textContent = shown === "live" && this.#isWatching ? "Watching" : STATUS_LABELS[shown];
+    status.textContent = shown === "live" && role === "viewer" ? "Watching" : STATUS_LABELS[shown];
     byId("pause").textContent = active ? "Pause" : "Resume";
     byId("stage").classList.toggle("paused", shown === "paused");
   }

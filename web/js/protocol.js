@@ -68,10 +68,13 @@
  * @property {StageStatistics[]} [pipeline] named values of each stage of the model, where it is a stage graph
  *
  * @typedef {{ type: "turn", ends_in_s: number | null }} TurnMessage
+ * @typedef {{ type: "role", role: import("./api.js").Role }} RoleMessage
+ * @typedef {{ type: "takeover", state: "asked" | "withdrawn" | "refused", member: string }} TakeoverMessage
  * @typedef {{ type: "pong", t: number, server_ns: number }} PongMessage
  * @typedef {{ code: string, detail: string, field: string | null }} MessageError
  * @typedef {{ type: "error", error: MessageError }} ErrorMessage
- * @typedef {PongMessage | ErrorMessage | SessionEvent | FrameMessage | TimingMessage | TurnMessage} ServerMessage
+ * @typedef {PongMessage | ErrorMessage | SessionEvent | FrameMessage | TimingMessage | TurnMessage
+ *   | RoleMessage | TakeoverMessage} ServerMessage
  */
 
 export const PROTOCOL_VERSION = 1;

@@ -13,11 +13,12 @@ export class ControlSender {
   #input;
   #channel;
   #seq;
-  #isReadOnly;
   /** @type {number | null} */
   #frame = null;
   #lastSent = 0;
 
+  /** Whether only pings and reports of frames are sent, as by a client that watches. */
+  isReadOnly = false;
   /** @type {(seq: number, time: number) => void} Called with the number of each message that carries a key press. */
   onPress = () => {};
   /** @type {(sent: number, serverNs: number, received: number) => void} Called for each pong. */
@@ -27,10 +28,8 @@ export class ControlSender {
    * @param {import("./input.js").Input} input
    * @param {Pick<import("./channel.js").ControlChannel, "on" | "send" | "isCongested">} channel
    * @param {number} firstSeq number of the first message
-   * @param {boolean} isReadOnly whether only pings and reports of frames are sent, as by a client that watches
    */
-  constructor(input, channel, firstSeq = 0, isReadOnly = false) {
-    this.#isReadOnly = isReadOnly;
+  constructor(input, channel, firstSeq = 0) {
     this.#seq = firstSeq;
     this.#input = input;
     this.#channel = channel;
@@ -62,7 +61,7 @@ export class ControlSender {
 
   /** Sends the state and the edges now. */
   flush() {
-    if (this.#isReadOnly) return;
+    if (this.isReadOnly) return;
     if (this.#frame !== null) cancelAnimationFrame(this.#frame);
     this.#frame = null;
     const body = this.#input.snapshot();
@@ -86,7 +85,7 @@ export class ControlSender {
 
   /** Releases everything here and on the server, because the page has lost the focus. */
   blur() {
-    if (this.#isReadOnly) return;
+    if (this.isReadOnly) return;
     this.flush();
     this.#input.releaseAll();
     this.#send("blur", {});

@@ -25,6 +25,7 @@ const MAX_CONTROL_DELAY_MS = 3000;
  * @property {string | null} fallback why another transport than the preferred one is used, null if it is not
  * @property {SessionGrant} created
  * @property {import("./api.js").SessionDescription} restored the page has returned to its session
+ * @property {import("./api.js").Role} role what this client may do, after each change
  * @property {Problem} invalid names the fields to correct (422); the session has ended
  * @property {SessionEvent} event of the server
  */
@@ -63,6 +64,8 @@ export class Session extends Emitter {
 
   /** Whether the session is not paused. */
   active = true;
+  /** @type {import("./api.js").Role} What this client may do. */
+  role = "owner";
 
   /**
    * @param {Demo} demo
@@ -70,7 +73,7 @@ export class Session extends Emitter {
    * @param {(transport: Transport) => Viewer} createViewer
    * @param {() => Record<string, unknown>} context values of the fields for a new session
    * @param {Transport | null} forced the only transport to use, if any
-   * @param {string | null} invitation token of the invitation by which the user watches another user's session
+   * @param {string | null} invitation token of the invitation by which the user joins another user's session
    */
   constructor(demo, channel, createViewer, context, forced, invitation = null) {
     super();
@@ -104,7 +107,7 @@ export class Session extends Emitter {
     return this.#finishedEpoch >= this.#epoch;
   }
 
-  /** Whether the session belongs to another user. */
+  /** Whether the user joins the session of another user. */
   get #isGuest() {
     return this.#invitation !== null;
   }
@@ -129,7 +132,7 @@ export class Session extends Emitter {
   /** The page is being closed or reloaded. The session and a ticket stay valid for a while, so that it may return. */
   leave() {
     this.#run?.abort();
-    if (!this.#isGuest) this.#grant?.leave().catch(() => {}); // the session ends a little later
+    this.#grant?.leave().catch(() => {}); // what follows from it happens a little later
   }
 
   /** Leaves the waiting line. */
@@ -256,7 +259,7 @@ export class Session extends Emitter {
     if (restored) return restored;
     await visible();
     const grant = await this.#createGrant(signal);
-    this.#adopt(grant, { active: true, epoch: 0, isFinished: false });
+    this.#adopt(grant, { active: true, epoch: 0, isFinished: false, role: grant.body.role ?? "owner" });
     this.#hasBeenLive = false;
     this.#stored.value = grant.body;
     this.emit("created", grant);
@@ -274,8 +277,8 @@ export class Session extends Emitter {
     const grant = new SessionGrant(body);
     try {
       const described = await grant.describe();
-      const { active, epoch, state } = described;
-      this.#adopt(grant, { active, epoch, isFinished: state === "finished" });
+      const { active, epoch, state, role } = described;
+      this.#adopt(grant, { active, epoch, isFinished: state === "finished", role });
       this.#hasBeenLive = true;
       this.emit("restored", described);
       return grant;
@@ -288,14 +291,21 @@ export class Session extends Emitter {
 
   /**
    * @param {SessionGrant} grant
-   * @param {{ active: boolean, epoch: number, isFinished: boolean }} state
+   * @param {{ active: boolean, epoch: number, isFinished: boolean, role: import("./api.js").Role }} state
    */
-  #adopt(grant, { active, epoch, isFinished }) {
+  #adopt(grant, { active, epoch, isFinished, role }) {
     this.#grant = grant;
     this.active = active;
     this.#epoch = epoch;
     this.#finishedEpoch = isFinished ? epoch : -1;
     this.#channel.open(grant.controls);
+    this.#setRole(role);
+  }
+
+  /** @param {import("./api.js").Role} role */
+  #setRole(role) {
+    this.role = role;
+    this.emit("role", role);
   }
 
   /**
@@ -393,6 +403,7 @@ export class Session extends Emitter {
 
   /** @param {ServerMessage} message */
   #onMessage(message) {
+    if (message.type === "role") this.#setRole(message.role);
     if (message.type === "turn") this.emit("turn", message.ends_in_s);
     if (message.type !== "event") return;
     this.#epoch = Math.max(this.#epoch, message.epoch);
@@ -418,7 +429,7 @@ export class Session extends Emitter {
   /** Ends the session on the server. A failure is ignored, because the server ends an idle session itself. */
   #release() {
     const grant = this.#drop();
-    if (!this.#isGuest) grant?.release().catch(() => {});
+    if (this.role === "owner" && !this.#isGuest) grant?.release().catch(() => {});
   }
 
   /** @param {unknown} error */

@@ -1,18 +1,23 @@
 import { messageOf } from "./api.js";
 import { byId } from "./dom.js";
 
+/** @import { Invitation, Role } from "./api.js" */
+
 const MEMBERS_INTERVAL_MS = 3000;
 
-/** The dialog that shares the session: a link to watch it, and how many do. */
+/** The dialog that shares the session: links to watch and to control it, and who has joined. */
 export class ShareDialog {
   #session;
   #onError;
   #dialog = byId("share-dialog", HTMLDialogElement);
+  #role = byId("share-role", HTMLSelectElement);
   #link = byId("share-link", HTMLInputElement);
   #qr = byId("share-qr", HTMLImageElement);
-  #viewers = byId("share-viewers");
-  /** Session that the link belongs to. */
+  #members = byId("share-viewers");
+  /** Session that the invitations belong to. */
   #sessionId = "";
+  /** @type {Map<string, Invitation>} Invitations that are shared, by role. */
+  #invitations = new Map();
   /** @type {ReturnType<typeof setInterval> | undefined} */
   #timer;
 
@@ -27,32 +32,62 @@ export class ShareDialog {
 
   /** Starts to listen. */
   listen() {
-    byId("share").addEventListener("click", () => this.#open());
+    byId("share").addEventListener("click", () => this.#run(() => this.#open()));
     byId("share-copy").addEventListener("click", () => this.#copy());
-    byId("share-close").addEventListener("click", () => this.#dialog.close());
+    byId("share-stop").addEventListener("click", () => this.#run(() => this.#stop()));
+    byId("share-close").addEventListener("click", () => this.close());
+    this.#role.addEventListener("change", () => this.#run(() => this.#showLink()));
     this.#dialog.addEventListener("close", () => clearInterval(this.#timer));
     this.#link.addEventListener("focus", () => this.#link.select());
   }
 
+  /** Closes the dialog. */
+  close() {
+    this.#dialog.close();
+  }
+
   async #open() {
+    await this.#showLink();
+    this.#dialog.showModal();
+    this.#run(() => this.#showMembers());
+    this.#timer = setInterval(() => this.#run(() => this.#showMembers()), MEMBERS_INTERVAL_MS);
+  }
+
+  /** @param {() => Promise<void>} action */
+  async #run(action) {
+    try {
+      await action();
+    } catch (error) {
+      if (this.#dialog.open) this.#members.textContent = messageOf(error);
+      else this.#onError(messageOf(error));
+    }
+  }
+
+  /** Shows the link for the chosen role; it is made at first use. */
+  async #showLink() {
     const { grant } = this.#session;
     if (!grant) return;
-    try {
-      if (grant.id !== this.#sessionId) {
-        const link = new URL((await grant.invite()).link, pageAddress()).href;
-        URL.revokeObjectURL(this.#qr.src);
-        this.#qr.src = URL.createObjectURL(await grant.qr(link));
-        this.#link.value = link;
-        this.#sessionId = grant.id;
-      }
-    } catch (error) {
-      this.#onError(messageOf(error));
-      return;
+    if (grant.id !== this.#sessionId) {
+      this.#invitations.clear();
+      this.#sessionId = grant.id;
     }
+    const role = /** @type {Role} */ (this.#role.value);
+    const invitation = this.#invitations.get(role) ?? (await grant.invite(role));
+    this.#invitations.set(role, invitation);
+    const link = new URL(invitation.link, pageAddress()).href;
+    const qr = await grant.qr(link);
+    URL.revokeObjectURL(this.#qr.src);
+    this.#qr.src = URL.createObjectURL(qr);
+    this.#link.value = link;
     byId("share-copy").textContent = "Copy";
-    this.#dialog.showModal();
-    this.#showViewers();
-    this.#timer = setInterval(() => this.#showViewers(), MEMBERS_INTERVAL_MS);
+  }
+
+  /** Revokes the links, which disconnects all who have joined by them. */
+  async #stop() {
+    const { grant } = this.#session;
+    for (const { id } of this.#invitations.values()) await grant?.revoke(id);
+    this.#invitations.clear();
+    this.close();
   }
 
   async #copy() {
@@ -65,14 +100,14 @@ export class ShareDialog {
     byId("share-copy").textContent = "Copied";
   }
 
-  async #showViewers() {
-    try {
-      const { members } = (await this.#session.grant?.members()) ?? { members: [] };
-      const count = members.filter(({ connected }) => connected).length;
-      this.#viewers.textContent = count === 1 ? "1 viewer" : `${count} viewers`;
-    } catch (error) {
-      this.#viewers.textContent = messageOf(error);
-    }
+  async #showMembers() {
+    const { members } = (await this.#session.grant?.members()) ?? { members: [] };
+    const connected = members.filter((member) => member.connected);
+    const controllers = connected.filter(({ role }) => role === "controller").length;
+    const viewers = connected.length - controllers;
+    const texts = [viewers === 1 ? "1 viewer" : `${viewers} viewers`];
+    if (controllers) texts.push(controllers === 1 ? "1 controller" : `${controllers} controllers`);
+    this.#members.textContent = texts.join(", ");
   }
 }
 
