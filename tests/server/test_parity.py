@@ -23,6 +23,7 @@ from realtime_engine.integrations.maze_stages.demo import Options as StagesOptio
 from realtime_engine.integrations.maze_stages.demo import demo as stages
 from realtime_engine.server import ServerConfig, create_app
 from realtime_engine.server.runtime import Runtime
+from realtime_engine.server.sessions.access import Role
 from realtime_engine.server.sessions.session import DemoSession
 
 from .support import create_session, message, until
@@ -103,7 +104,7 @@ def replayed(demo: Demo, options: BaseModel, log: ControlLog, fields: Mapping[st
 
 
 async def walk(session: DemoSession, more: Callable[[int], Any]) -> None:
-    """Keys, mouse, a theme, a pause, a reset and a loss of focus, at arbitrary times."""
+    """Keys, mouse, a theme, a second controller, a pause, a reset and a loss of focus, at arbitrary times."""
     down = {"seq": 1, "kind": "key_down", "code": "KeyW"}
     await more(3)
     session.receive(message("controls", seq=1, keys=["KeyW"], edges=[down]))
@@ -116,17 +117,24 @@ async def walk(session: DemoSession, more: Callable[[int], Any]) -> None:
     session.receive(message("controls", seq=5, keys=["KeyW"], fields={"prompt": "lava"}))
     session.receive(message("controls", seq=6, keys=["KeyD"]))
     await more(4)
+    guest = session.join(session.access.invite(Role.CONTROLLER, None, None))
+    session.receive(message("controls", seq=1, keys=["KeyE"], fields={"prompt": "forest"}, edges=[down]), guest)
+    await more(3)
+    session.receive(message("controls", seq=7, keys=["KeyW"]))
+    await more(2)
+    session.leave(guest)
+    await more(2)
     await session.set_paused(True)
-    session.receive(message("controls", seq=7, keys=["KeyS"]))
+    session.receive(message("controls", seq=8, keys=["KeyS"]))
     await session.set_paused(False)
     await more(3)
     await session.reset({"seed": 11})
     await more(2)
-    session.receive(message("controls", seq=8, keys=["KeyW", "KeyQ"]))
+    session.receive(message("controls", seq=9, keys=["KeyW", "KeyQ"]))
     await more(4)
-    session.receive(message("blur", seq=9))
+    session.receive(message("blur", seq=10))
     await more(2)
-    session.receive(message("controls", seq=10, keys=["KeyW"]))
+    session.receive(message("controls", seq=11, keys=["KeyW"]))
     await more(2)
     session.controls.release(0)
     await more(3)

@@ -1,4 +1,4 @@
-"""What the engine is told, line by line."""
+"""The messages that a replay sends to the engine, line by line."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from realtime_engine.core.messages import InboxMsg
 from realtime_engine.infra.control_log import ControlLog, Entry, LogError
 from realtime_engine.infra.controls import Controls, ControlWindow, KeyBinding
 from realtime_engine.infra.demo import Demo
+from realtime_engine.infra.frame import ActionSeqs
 from realtime_engine.infra.offline import Replay
 from realtime_engine.testing import ScriptedEngine
 
@@ -137,3 +138,27 @@ def test_lines_that_the_demo_refuses_are_named() -> None:
     replay = make(attach(seed=1), own("reset", 0, fields={"seed": "many"}))
     with pytest.raises(LogError, match="line 9: fields: "):
         replay.due(0, 0)
+
+
+def test_each_controller_has_its_own_devices() -> None:
+    def guest(seq: int, chunk: int, **more: Any) -> Entry:
+        return Entry(0.0, {"v": 1, "type": "controls", "seq": seq, **more}, chunk, seq, controller=1)
+
+    joined = Entry(0.0, {"type": "join"}, 1, 3, controller=1)
+    left = Entry(0.0, {"type": "leave"}, 4, 6, controller=1)
+    released = Entry(0.0, {"type": "release"}, 3, 5, controller=1)
+    replay = make(attach(), says(7, 0, keys=["KeyW"]), joined, guest(1, 2, keys=["KeyS"]), released, left)
+    replay.due(0, 0)
+    replay.due(1, 1)
+    assert only(replay.due(2, 2)).action_id == ActionSeqs({0: 7, 1: 1})
+    assert only(replay.due(3, 3)).events[0]["controller"] == 1
+    assert only(replay.due(4, 4)).action_id == 7
+
+
+def test_a_message_of_a_controller_that_has_not_joined_is_named() -> None:
+    message = Entry(0.0, {"v": 1, "type": "controls", "seq": 1}, 1, 4, controller=2)
+    with pytest.raises(LogError, match="line 4: controller 2 has not joined"):
+        make(attach(), message).due(1, 1)
+    joined = Entry(0.0, {"type": "join"}, 1, 5)
+    with pytest.raises(LogError, match="line 5: slot 0 is taken"):
+        make(attach(), joined).due(1, 1)
