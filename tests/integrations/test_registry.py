@@ -1,3 +1,4 @@
+import importlib
 import logging
 import re
 import sys
@@ -30,7 +31,7 @@ def imports_stay_here(monkeypatch):
     known = set(sys.modules)
     yield
     for name in set(sys.modules) - known:
-        if name.startswith(("realtime_engine_demo_", "fake_")):
+        if name.startswith(("realtime_engine_demo_", "fake_", "my_model")):
             del sys.modules[name]
 
 
@@ -174,3 +175,11 @@ def test_an_ignored_demo_is_logged(install, caplog):
     with caplog.at_level(logging.WARNING, registry.__name__):
         assert {demo_sources()[name].origin for name in registry.BUILT_IN} == {"built in"}
     assert "demo 'maze' of fake-dist is ignored: the name is used by built in" in caplog.text
+
+
+def test_a_file_that_holds_its_routes_is_executed_once(tmp_path):
+    path = tmp_path / "fake_pond.py"
+    path.write_text("runs = []\nruns.append(1)\n" + DEMO.format(name="pond"))
+    demo = load_demo(f"{path}:demo")
+    module = importlib.import_module("fake_pond")
+    assert module.demo is demo and module.runs == [1]

@@ -35,6 +35,7 @@ for (const [address, root] of [
   ["http://a.example/demos/pond/index.html", "http://a.example/"],
   ["http://a.example/demos/pond/nested/path/", "http://a.example/"],
   ["http://a.example/prefix/demos/pond/", "http://a.example/prefix/"],
+  ["http://a.example/demos/outer/demos/pond/", "http://a.example/demos/outer/"],
   ["http://a.example/demos/", "http://a.example/demos/"],
 ]) {
   test(`the root of ${address} is ${root}`, () => {

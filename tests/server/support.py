@@ -123,6 +123,11 @@ async def until(condition: Callable[[], object]) -> None:
         await asyncio.sleep(0.002)
 
 
+def location_of(answer: httpx.Response) -> str:
+    """The path that the ``Location`` header of an answer refers to."""
+    return answer.url.join(answer.headers["location"]).path
+
+
 @dataclass
 class OwnedSession:
     """A session from its owner's point of view."""

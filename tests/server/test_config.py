@@ -70,7 +70,7 @@ def test_a_bad_token_file_is_named(tmp_path: Path, content: bytes | None, token:
         ({"encoder": "x265"}, "encoder must be one of auto, software, h264_nvenc, .*, got 'x265'"),
         (
             {"allowed_origins": ("example.org",)},
-            "allowed_origins must look like https://example.org, got 'ex",
+            "allowed_origins must look like https://example.org .*; got 'ex",
         ),
         ({"recordings": "/nowhere"}, "recordings must be an existing, writable directory, got '/nowhere'"),
         ({"recording_max_bytes": 0}, "recording_max_bytes must be a number above 0, got 0"),
@@ -79,6 +79,11 @@ def test_a_bad_token_file_is_named(tmp_path: Path, content: bytes | None, token:
         ({"relay_only": True}, "relay_only needs a TURN server among ice_servers"),
         ({"turn_secret": "s"}, "turn_secret is for a TURN server"),
         ({"allowed_origins": ("https://a.org/",)}, "allowed_origins must look like"),
+        ({"allowed_origins": ("https://a.org; script-src *",)}, "allowed_origins must look like"),
+        ({"allowed_origins": ("https://a.org:443",)}, "allowed_origins must look like"),
+        ({"allowed_origins": ("https://A.org",)}, "allowed_origins must look like"),
+        ({"allowed_origins": ("https://*.org",)}, "allowed_origins must look like"),
+        ({"root_path": "/api"}, "root_path must not begin with /api"),
     ],
 )
 def test_a_bad_setting_is_named(given: dict[str, object], text: str) -> None:

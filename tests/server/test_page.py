@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -71,7 +72,7 @@ async def test_the_cookie_fits_the_use_of_the_page(scheme: str, origins: tuple[s
     async with in_process(token="correct horse", allowed_origins=origins) as served:
         url = f"{scheme}://localhost:9000/?token=correct horse"
         cookie = (await served.client.get(url)).headers["set-cookie"]
-        assert cookie.startswith("realtime_engine_access_9000=")
+        assert re.match(r"realtime_engine_access_[0-9a-f]{8}=", cookie)
         assert ("SameSite=none" in cookie, "Partitioned" in cookie) == (bool(origins),) * 2
         assert ("Secure" in cookie) == (scheme == "https")
 
@@ -88,3 +89,12 @@ async def test_a_demos_page_redirects_to_the_address_with_a_slash(tmp_path: Path
 def test_a_router_of_the_wrong_type_is_refused() -> None:
     with pytest.raises(TypeError, match="must be a fastapi.APIRouter"):
         create_app(paint_demo(routes="tests.server.own_routes:hello"))
+
+
+async def test_the_cookies_of_two_servers_below_two_paths_of_one_address_are_apart() -> None:
+    async with in_process(token="correct horse") as one, in_process(token="battery staple") as other:
+        names = set()
+        for served, token in ((one, "correct horse"), (other, "battery staple")):
+            entered = await served.client.get(f"/?token={token}")
+            names.add(entered.headers["set-cookie"].partition("=")[0])
+        assert len(names) == 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from realtime_engine.infra.webrtc import WebRtcReceiver
 from realtime_engine.server import ServerConfig, create_app
+from realtime_engine.server.prefix import TrustedProxies
 
 from .support import in_process, paint_demo, until
 
@@ -46,7 +46,9 @@ WAYS = ["silent proxy", "proxy with a header", "root path, stripped", "root path
 
 @asynccontextmanager
 async def served(way: str, tmp_path: Path, **config: object) -> AsyncIterator[httpx.AsyncClient]:
-    (tmp_path / "index.html").write_text("<p>paint</p>")
+    for folder in (tmp_path, tmp_path / "more"):
+        folder.mkdir(exist_ok=True)
+        (folder / "index.html").write_text("<p>paint</p>")
     demo = paint_demo(page=tmp_path)
     if way == "mounted":
         app = create_app(demo, ServerConfig(**config))  # type: ignore[arg-type]
@@ -64,7 +66,8 @@ async def served(way: str, tmp_path: Path, **config: object) -> AsyncIterator[ht
         return
     root_path = PREFIX if way.startswith("root path") else ""
     async with in_process(demo, root_path=root_path, **config) as inner:
-        proxied = inner.app if way == "root path, whole" else Stripping(inner.app, header=way == "proxy with a header")
+        trusting = TrustedProxies(inner.app)
+        proxied = inner.app if way == "root path, whole" else Stripping(trusting, header=way == "proxy with a header")
         async with behind(proxied) as client:
             yield client
 
@@ -81,14 +84,14 @@ async def test_every_link_is_right_below_the_prefix(way: str, tmp_path: Path) ->
         headers = {"Authorization": f"Bearer {grant['token']}"}
         assert all(urljoin(page, link).startswith(page + "api/sessions/") for link in grant["links"].values())
         assert (await client.get(urljoin(page, grant["links"]["self"]), headers=headers)).status_code == 200
-        if way != "silent proxy":  # which nothing says where it serves
-            assert created.headers["location"] == f"{PREFIX}/{grant['links']['self']}"
+        assert urljoin(str(created.url), created.headers["location"]) == urljoin(page, grant["links"]["self"])
         receiver = WebRtcReceiver()
         offered = {**headers, "Content-Type": "application/sdp"}
         whep = urljoin(page, grant["links"]["whep"])
         answer = await client.post(whep, content=await receiver.offer(), headers=offered)
-        viewer = answer.headers["location"].rpartition("/")[2]
-        assert (await client.delete(f"{whep}/{viewer}", headers=headers)).status_code == 204
+        viewer = urljoin(whep, answer.headers["location"])
+        assert viewer.startswith(f"{whep}/")
+        assert (await client.delete(viewer, headers=headers)).status_code == 204
         await receiver.close()
         await client.delete(urljoin(page, grant["links"]["self"]), headers=headers)
 
@@ -99,8 +102,10 @@ async def test_redirects_stay_below_the_prefix(way: str, tmp_path: Path) -> None
         login = await client.get("?token=correct horse&watch=x")
         assert login.status_code == 303
         assert urljoin(str(login.url), login.headers["location"]) == f"{client.base_url}?watch=x"
-        slash = await client.get("demos/paint")
-        assert urljoin(str(slash.url), slash.headers["location"]) == f"{client.base_url}demos/paint/"
+        for folder in ("demos/paint", "demos/paint/more"):
+            slash = await client.get(f"{folder}?a=1")
+            assert "://" not in slash.headers["location"]
+            assert urljoin(str(slash.url), slash.headers["location"]) == f"{client.base_url}{folder}/?a=1"
 
 
 async def test_the_prefix_itself_leads_to_the_page() -> None:
@@ -109,11 +114,43 @@ async def test_the_prefix_itself_leads_to_the_page() -> None:
         assert urljoin(str(response.url), response.headers["location"]) == "http://localhost/demo/"
 
 
-@pytest.mark.parametrize("prefix", ["//evil.example", "/a b", "/a\\b", "demo", "/" + "x" * 300, "/a?b"])
+INVALID = ["//evil.example", "/a b", "/a\\b", "demo", "/" + "x" * 300, "/a?b", "/api", "/demos/paint"]
+
+
+@pytest.mark.parametrize("prefix", INVALID)
 async def test_an_invalid_prefix_is_ignored(prefix: str) -> None:
+    async with in_process() as inner, direct(TrustedProxies(inner.app)) as client:
+        assert (await client.get("/api/demo", headers={"X-Forwarded-Prefix": prefix})).status_code == 200
+
+
+@asynccontextmanager
+async def direct(app: ASGIApp, address: str = "127.0.0.1") -> AsyncIterator[httpx.AsyncClient]:
+    """A client with this address, without a proxy."""
+    transport = httpx.ASGITransport(app, client=(address, 4000))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        yield client
+
+
+@pytest.mark.parametrize(("address", "status"), [("127.0.0.1", 200), ("192.0.2.7", 404)])
+async def test_only_a_trusted_proxy_names_the_prefix(address: str, status: int) -> None:
+    async with in_process() as inner, direct(TrustedProxies(inner.app), address) as client:
+        named = {"X-Forwarded-Prefix": "/hidden"}
+        assert (await client.get("/hidden/metrics", headers=named)).status_code == status
+
+
+async def test_without_trusted_proxies_the_header_is_ignored() -> None:
     async with in_process() as inner:
-        created = await inner.client.post("/api/sessions", json={}, headers={"X-Forwarded-Prefix": prefix})
-        assert created.headers["location"] == "/" + json.loads(created.text)["links"]["self"]
+        named = {"X-Forwarded-Prefix": "/hidden"}
+        assert (await inner.client.get("/hidden/metrics", headers=named)).status_code == 404
+
+
+async def test_a_mounted_application_works_behind_a_proxy_that_names_a_prefix() -> None:
+    async with in_process() as inner:
+        parent = FastAPI()
+        parent.mount(PREFIX, inner.app)
+        async with direct(TrustedProxies(parent)) as client:
+            answer = await client.get(f"{PREFIX}/api/demo", headers={"X-Forwarded-Prefix": "/outer"})
+            assert answer.status_code == 200
 
 
 async def test_an_application_that_was_not_started_says_how() -> None:

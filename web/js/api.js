@@ -494,6 +494,6 @@ function resolve(link) {
  */
 export function rootOf(address) {
   const url = new URL(address);
-  url.pathname = url.pathname.replace(/\/demos\/[^/]+\/.*$/, "/");
+  url.pathname = url.pathname.replace(/^(.*)\/demos\/[^/]+\/.*$/, "$1/");
   return url;
 }

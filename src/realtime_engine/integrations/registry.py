@@ -139,10 +139,13 @@ def _execute(path: Path, name: str) -> ModuleType:
         sys.path.insert(0, str(path.parent))
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    is_named = sys.modules.setdefault(path.stem, module) is module  # so that routes="my_file:router" runs it only once
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # code of the demo may raise anything
         del sys.modules[name]
+        if is_named:
+            del sys.modules[path.stem]
         raise DemoLoadError(f"{path}{_line_in(path, error)} cannot be loaded: {describe(error)}") from error
     return module
 

@@ -5,17 +5,21 @@ from __future__ import annotations
 import ipaddress
 import math
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from ..infra.encoding import ENCODER_CHOICES, MAX_BITRATE, MIN_BITRATE
 from ..infra.webrtc import IceConfig, IceServer, TurnSecret, UdpPorts
-from .prefix import PREFIX
+from .prefix import PREFIX, is_own_path
 
 LOBBY_CHOICES = ("auto", "on", "off")
 
 _MIN_TOKEN = 8  # characters
+_ORIGIN = re.compile(
+    r"(?!https://\S*:443$)(?!http://\S*:80$)https?://(?:[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?"
+)
+"""An origin as a browser serializes it (RFC 6454, section 6.2); it is copied into a Content Security Policy."""
 _ABOVE_ZERO = (
     "idle_timeout_s",
     "heartbeat_s",
@@ -130,8 +134,7 @@ class ServerConfig:
             )
         if self.encoder not in ENCODER_CHOICES:
             raise ValueError(f"encoder must be one of {', '.join(ENCODER_CHOICES)}, got {self.encoder!r}")
-        if not isinstance(self.root_path, str) or not PREFIX.fullmatch(self.root_path):
-            raise ValueError(f"root_path must look like /demo, without a slash at the end, got {self.root_path!r}")
+        _check_root_path(self.root_path)
         if self.lobby not in LOBBY_CHOICES:
             raise ValueError(f"lobby must be one of {', '.join(LOBBY_CHOICES)}, got {self.lobby!r}")
         for origin in self.allowed_origins:
@@ -209,7 +212,16 @@ def _is_writable(directory: str) -> bool:
     return os.path.isdir(directory) and os.access(directory, os.W_OK | os.X_OK)
 
 
+def _check_root_path(root_path: str) -> None:
+    if not isinstance(root_path, str) or not PREFIX.fullmatch(root_path):
+        raise ValueError(f"root_path must look like /demo, without a slash at the end, got {root_path!r}")
+    if is_own_path(root_path):
+        raise ValueError(f"root_path must not begin with /api or /demos, which the server uses, got {root_path!r}")
+
+
 def _check_origin(origin: str) -> None:
-    parts = urlsplit(origin)
-    if parts.scheme not in ("http", "https") or not parts.netloc or origin != f"{parts.scheme}://{parts.netloc}":
-        raise ValueError(f"allowed_origins must look like https://example.org, got {origin!r}")
+    if not isinstance(origin, str) or _ORIGIN.fullmatch(origin) is None:
+        raise ValueError(
+            f"allowed_origins must look like https://example.org or http://localhost:3000, as browsers write them: "
+            f"lower case, no path, no default port; got {origin!r}"
+        )

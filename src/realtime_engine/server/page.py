@@ -51,6 +51,9 @@ class PageFiles(StaticFiles):
     async def get_response(self, path: str, scope: Scope) -> Response:
         """The file at ``path``, with the headers of the page."""
         response = await super().get_response(path, scope)
+        if isinstance(response, RedirectResponse):  # to a folder, by the absolute address that the proxy has given
+            query = f"?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else ""
+            response.headers["Location"] = f"{path.rstrip('/').rpartition('/')[2]}/{query}"
         response.headers["Cache-Control"] = "no-cache"
         response.headers["X-Content-Type-Options"] = "nosniff"
         response.headers["Referrer-Policy"] = "no-referrer"
@@ -113,7 +116,7 @@ class _TokenLogin:
         secure = request.url.scheme == "https"
         is_framed = self._is_framed and secure  # a cookie for the frames of other sites has to be secure
         response.set_cookie(
-            cookie_name(request), given, httponly=True, samesite="none" if is_framed else "strict", secure=secure
+            cookie_name(given), given, httponly=True, samesite="none" if is_framed else "strict", secure=secure
         )
         if is_framed:
             response.headers["Set-Cookie"] += "; Partitioned"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Collection
 from urllib.parse import urlsplit
@@ -32,9 +33,12 @@ def cookie_of_port(name: str, connection: HTTPConnection) -> str:
     return f"{name}_{connection.url.port or 0}"
 
 
-def cookie_name(connection: HTTPConnection) -> str:
-    """The name of the cookie with the server's token."""
-    return cookie_of_port("realtime_engine_access", connection)
+def cookie_name(token: str) -> str:
+    """The name of the cookie with the server's token.
+
+    Browsers send a cookie to all ports of a host, and servers below two prefixes share a port: each token has its own.
+    """
+    return f"realtime_engine_access_{hashlib.sha256(token.encode()).hexdigest()[:8]}"
 
 
 def same_secret(given: str | None, expected: str) -> bool:
@@ -46,7 +50,7 @@ def has_access(connection: HTTPConnection, token: str | None) -> bool:
     """Whether the client sends the server's token, as a bearer token or in the page's cookie."""
     if token is None:
         return True
-    return same_secret(bearer(connection), token) or same_secret(connection.cookies.get(cookie_name(connection)), token)
+    return same_secret(bearer(connection), token) or same_secret(connection.cookies.get(cookie_name(token)), token)
 
 
 def check_access(connection: HTTPConnection, token: str | None) -> None:
@@ -60,9 +64,15 @@ def check_access(connection: HTTPConnection, token: str | None) -> None:
 
 
 def is_allowed_origin(connection: HTTPConnection, allowed: Collection[str]) -> bool:
-    """Whether the request comes from no page, from this server's own page or from an allowed origin."""
+    """Whether the request comes from no page, from this server's own page or from an allowed origin.
+
+    A proxy may replace ``Host``, so that the origin of the server's own page is another one. The browser says that they
+    are the same in ``Sec-Fetch-Site`` (W3C Fetch Metadata Request Headers), which no page can set; it sends that over
+    HTTPS and to loopback. A page whose name was rebound to this machine (:class:`HostGate`) is of the same origin in
+    either way.
+    """
     origin = connection.headers.get("origin")
-    if origin is None or origin in allowed:
+    if origin is None or origin in allowed or connection.headers.get("sec-fetch-site") == "same-origin":
         return True
     return origin.partition("://")[2] == connection.headers.get("host")
 
@@ -74,7 +84,11 @@ def check_origin(connection: HTTPConnection, allowed: Collection[str]) -> None:
         Problem: as :func:`is_allowed_origin` (403).
     """
     if not is_allowed_origin(connection, allowed):
-        raise Problem("origin", f"{connection.headers.get('origin')} is not one of the allowed origins.")
+        origin = connection.headers.get("origin")
+        detail = (
+            f"{origin} is not one of the allowed origins. If a proxy serves this page, it has to pass the Host header."
+        )
+        raise Problem("origin", detail)
 
 
 def unauthorized(detail: str) -> Problem:

@@ -14,13 +14,14 @@ from fastapi import FastAPI
 
 from ..infra.mjpeg import listening_socket
 from .config import ServerConfig
+from .prefix import TrustedProxies
 
 try:
     import resource
 except ImportError:  # not on Windows
     resource = None  # type: ignore[assignment]
 
-_SECRET = re.compile(r"(?P<name>\b(?:token|watch)=|/api/tickets/)[^&/?\s\"]+")
+_SECRET = re.compile(r"(?P<name>\b(?:token|watch|join)=|/api/tickets/)[^&/?\s\"]+")
 _MAX_MESSAGE_BYTES = 1024 * 1024
 _PING_INTERVAL_S = 5.0
 
@@ -47,8 +48,9 @@ class DemoServer(uvicorn.Server):
         self.listener = listening_socket(config.host, config.port)
         super().__init__(
             uvicorn.Config(
-                app,
+                TrustedProxies(app),
                 **{
+                    "proxy_headers": False,  # TrustedProxies reads them
                     "lifespan": "on",
                     "loop": "asyncio",  # uvloop saves nothing here, and its timers are less precise
                     "ws": "websockets-sansio",

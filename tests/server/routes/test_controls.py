@@ -269,3 +269,12 @@ async def test_the_messages_of_a_request_are_limited() -> None:
             refused = await owned.request("POST", "actions", json=body)
             assert refused.status_code == 422 and len(refused.content) < 5000
         assert (await owned.request("POST", "actions", json=[1] * 200_000)).status_code == 413
+
+
+async def test_a_handshake_behind_a_proxy_that_replaces_the_host_is_accepted() -> None:
+    async with over_http() as served:
+        owned = await served.create()
+        origin = "https://demo.example"
+        async with connect(owned.url("controls", "ws"), additional_headers={"Origin": origin}) as socket:
+            await socket.send(json.dumps({"v": 1, "type": "ping", "seq": 0}))
+            assert json.loads(await socket.recv())["type"] == "pong"

@@ -13,7 +13,7 @@ from realtime_engine.infra.encoding import Codec
 from realtime_engine.infra.webrtc import Tier
 
 from ...infra.recording.support import play
-from ..support import FREE, OwnedSession, Served, color, in_process, over_http, stop_idle_clock, until
+from ..support import FREE, OwnedSession, Served, color, in_process, location_of, over_http, stop_idle_clock, until
 from .test_webrtc import viewing
 
 METHODS = [("POST", ""), ("GET", ""), ("DELETE", ""), ("GET", "/recording-1.mp4")]
@@ -51,7 +51,7 @@ async def test_a_recording_is_started_stopped_listed_and_downloaded(served: Serv
     owned = await served.create(seed=150)
     assert (await ask(owned)).json() == {"state": "none", "reason": None, "seconds": 0.0, "bytes": 0, "files": []}
     started = await ask(owned, "POST")
-    assert (started.status_code, started.headers["location"]) == (201, f"/{owned.links['recording']}")
+    assert (started.status_code, location_of(started)) == (201, f"/{owned.links['recording']}")
     assert started.json()["state"] == "recording"
     await recorded(served, owned)
     stopped = await ask(owned, "DELETE")

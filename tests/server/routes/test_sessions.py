@@ -8,7 +8,17 @@ import pytest
 from realtime_engine.client import RealtimeClient
 from realtime_engine.server.problems import MEDIA_TYPE
 
-from ..support import HELD, PaintEngine, frame_where, in_process, over_http, paint_demo, stop_idle_clock, until
+from ..support import (
+    HELD,
+    PaintEngine,
+    frame_where,
+    in_process,
+    location_of,
+    over_http,
+    paint_demo,
+    stop_idle_clock,
+    until,
+)
 
 TYPE = "urn:realtime-engine:problem:"
 
@@ -21,7 +31,7 @@ async def test_a_session_is_created_shown_and_deleted() -> None:
         answer = created.json()
         assert set(answer) == {"session_id", "token", "links"}
         assert answer["links"]["self"] == f"api/sessions/{answer['session_id']}"
-        assert created.headers["location"] == f"/{answer['links']['self']}"
+        assert location_of(created) == f"/{answer['links']['self']}"
         owned = await served.create()
         assert owned.token != answer["token"] and len(owned.token) >= 32
         shown = (await owned.request("GET", "self")).json()
@@ -236,9 +246,20 @@ async def test_the_list_requires_the_servers_token_and_has_no_session_tokens() -
 
 async def test_other_origins_cannot_create_sessions() -> None:
     async with in_process(allowed_origins=("https://friend.example",)) as served:
-        for origin, status in (("https://evil.example", 403), ("null", 403), ("http://localhost", 201)):
-            response = await served.client.post("/api/sessions", json={}, headers={"Origin": origin})
+        for origin, site, status in (
+            ("https://evil.example", "cross-site", 403),
+            ("https://evil.example", "same-site", 403),
+            ("null", "cross-site", 403),
+            ("http://localhost", "same-origin", 201),
+            ("https://proxy.example", "same-origin", 201),  # the proxy has replaced Host
+        ):
+            headers = {"Origin": origin, "Sec-Fetch-Site": site}
+            response = await served.client.post("/api/sessions", json={}, headers=headers)
             assert response.status_code == status
+            if status == 201:
+                grant = response.json()
+                bearer = {"Authorization": f"Bearer {grant['token']}"}
+                await served.client.delete(grant["links"]["self"], headers=bearer)
         friend = {"Origin": "https://friend.example"}
         response = await served.client.post("/api/sessions", json={}, headers=friend)
         assert response.status_code == 201

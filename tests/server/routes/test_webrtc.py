@@ -17,7 +17,18 @@ from realtime_engine.server.sessions.session import DemoSession
 
 from ...infra.webrtc.free_ports import free_ports
 from ...publisher import Paint, Publisher
-from ..support import HELD, OwnedSession, color, in_process, message, over_http, paint_demo, stop_idle_clock, until
+from ..support import (
+    HELD,
+    OwnedSession,
+    color,
+    in_process,
+    location_of,
+    message,
+    over_http,
+    paint_demo,
+    stop_idle_clock,
+    until,
+)
 
 SDP = {"Content-Type": "application/sdp"}
 FRAGMENT = {"Content-Type": "application/trickle-ice-sdpfrag"}
@@ -40,7 +51,7 @@ async def test_a_viewer_watches_and_controls_until_it_disconnects() -> None:
         owned = await served.create()
         session = served.session(owned)
         async with viewing(owned) as (receiver, answer):
-            assert answer.headers["location"].startswith(f"/{owned.links['whep']}/")
+            assert location_of(answer).startswith(f"/{owned.links['whep']}/")
             assert answer.headers["content-type"] == "application/sdp"
             frame = await receiver.next_frame()
             assert (frame.image.width, frame.image.height) == (64, 48)
@@ -49,7 +60,7 @@ async def test_a_viewer_watches_and_controls_until_it_disconnects() -> None:
             while abs(color(frame.rgb())[1] - HELD) > 25:
                 frame = await receiver.next_frame()
             assert session.media.watching == 1
-            location = answer.headers["location"]
+            location = location_of(answer)
             trickled = await served.client.patch(
                 location,
                 content="a=candidate:1 1 udp 2130706431 192.0.2.9 5000 typ host\r\n",
@@ -111,7 +122,7 @@ async def test_candidates_are_validated() -> None:
     async with over_http() as served:
         owned = await served.create()
         async with viewing(owned) as (_, answer):
-            location = answer.headers["location"]
+            location = location_of(answer)
             for content, headers, status in (
                 ("nonsense", FRAGMENT, 400),
                 ("a=ice-ufrag:other\r\n", FRAGMENT, 400),
@@ -133,7 +144,7 @@ async def test_one_session_has_a_bounded_number_of_viewers(monkeypatch: pytest.M
         (refused,) = (answer for answer in answers if answer.status_code == 503)
         assert refused.json()["type"].endswith(":no-webrtc") and refused.headers["retry-after"] == "5"
         one = next(answer for answer in answers if answer.status_code == 201)
-        await served.client.delete(one.headers["location"], headers=owned.auth)
+        await served.client.delete(location_of(one), headers=owned.auth)
         again = await owned.request("POST", "whep", content=offers[0], headers=SDP)
         assert again.status_code == 201
         for receiver in receivers:
@@ -217,7 +228,7 @@ async def test_input_video_is_transformed_and_shown(codec: str, effect: str) -> 
         owned = await served.create(effect=effect, strength=0.8)
         expected = EFFECTS[effect](np.ascontiguousarray(still()[:, ::-1]), 0.8)
         async with publishing(owned, codec=codec, audio=True) as (_, answer), viewing(owned) as (receiver, _):
-            assert answer.headers["location"].startswith(f"/{owned.links['whip']}/")
+            assert location_of(answer).startswith(f"/{owned.links['whip']}/")
             assert answer.headers["content-type"] == "application/sdp"
             assert answer.headers["link"].startswith('<turn:turn.example:3478>; rel="ice-server"')
             while difference((await receiver.next_frame()).rgb(), expected) >= 8:
@@ -232,7 +243,7 @@ async def test_a_publisher_is_listed_until_it_disconnects() -> None:
         owned = await served.create(effect="none")
         session = served.session(owned)
         async with publishing(owned) as (_, answer):
-            location, etag = answer.headers["location"], answer.headers["etag"]
+            location, etag = location_of(answer), answer.headers["etag"]
             await until(lambda: window(session).frames)
             assert (await owned.request("GET", "self")).json()["publisher"] == location.rpartition("/")[2]
             fine = {**owned.auth, **FRAGMENT, "If-Match": etag}
@@ -265,7 +276,7 @@ async def test_a_second_publisher_replaces_the_first() -> None:
             async with publishing(owned, blue):
                 await picture_like(owned, blue(0))
                 await until(lambda: first.connection.connectionState == "closed")
-                assert (await served.client.delete(answer.headers["location"], headers=owned.auth)).status_code == 200
+                assert (await served.client.delete(location_of(answer), headers=owned.auth)).status_code == 200
                 assert window(session).live, "the end of the replaced publisher does not affect the second"
                 newest = window(session).newest
                 assert newest is not None and newest.publisher == 2

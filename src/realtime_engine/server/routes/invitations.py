@@ -15,7 +15,7 @@ from ..problems import Problem
 from ..runtime import runtime_of
 from ..security import check_origin
 from ..sessions.access import Invitation, InvitationOver, Member, Role
-from .sessions import Owned, links_of, path_of
+from .sessions import Owned, links_of, location_of
 
 router = APIRouter(tags=["invitations"])
 
@@ -77,7 +77,7 @@ async def join(request: Request) -> Response:
         raise invitation_over(error) from error
     links = links_of(session)
     joined = {"session_id": session.id, "token": member.token, "role": member.role.label, "links": links}
-    return JSONResponse(joined, 201, {"Location": path_of(request, links["self"]), **_NO_STORE})
+    return JSONResponse(joined, 201, {"Location": location_of(request, links["self"]), **_NO_STORE})
 
 
 @router.post("/sessions/{session_id}/qr", response_class=Response, openapi_extra=json_body(QrBody))

@@ -42,7 +42,7 @@ async def start(request: Request, session: Owned) -> Response:
     except SessionOver:
         raise session_over() from None
     described = await _describe(runtime_of(request), session.id, session)
-    return JSONResponse(described, 201, {"Location": request.url.path})
+    return JSONResponse(described, 201, {"Location": "recording"})
 
 
 @router.delete("/sessions/{session_id}/recording")

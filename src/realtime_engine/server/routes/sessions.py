@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ from starlette.requests import HTTPConnection
 from ..admission.clients import client_of, remember
 from ..admission.waiting_line import Ticket
 from ..bodies import ActiveBody, ContextBody, CreateBody, json_body, read_model
+from ..prefix import path_below_prefix
 from ..problems import Problem, session_over
 from ..runtime import runtime_of
 from ..security import bearer, bearer_or_query, check_access, check_origin
@@ -91,7 +93,7 @@ async def create(request: Request) -> Response:
     else:
         links = links_of(admitted)
         created = {"session_id": admitted.id, "token": admitted.token, "links": links}
-        location = path_of(request, links["self"])
+        location = location_of(request, links["self"])
         response = JSONResponse(created, 201, {"Location": location, "Cache-Control": "no-store"})
     remember(response, request, client)
     return response
@@ -195,9 +197,12 @@ def links_of(session: DemoSession) -> dict[str, str]:
     }
 
 
-def path_of(request: Request, link: str) -> str:
-    """The path of a link, below the prefix of the server as far as it is known, for a ``Location`` header."""
-    return f"{request.scope.get('root_path', '')}/{link}"
+def location_of(request: Request, link: str) -> str:
+    """A ``Location`` header (RFC 9110, section 10.2.2) for a link that is relative to the page.
+
+    It is relative to the address of the request, because a proxy may serve the page below a prefix without saying so.
+    """
+    return posixpath.relpath(f"/{link}", posixpath.dirname(path_below_prefix(request.scope)))
 
 
 def _describe(session: DemoSession) -> dict[str, Any]:

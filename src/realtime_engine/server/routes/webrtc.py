@@ -105,7 +105,8 @@ async def _answer_offer(
         raise Problem("no-webrtc", str(error), headers={"Retry-After": "5"}) from error
     except PeerClosedError:
         raise session_over() from None
-    headers = {"Location": f"{request.url.path}/{peer_id}", "ETag": _etag(peer_id), "Cache-Control": "no-store"}
+    endpoint = request.url.path.rpartition("/")[2]
+    headers = {"Location": f"{endpoint}/{peer_id}", "ETag": _etag(peer_id), "Cache-Control": "no-store"}
     response = Response(peer.answer, 201, headers, media_type=SDP)
     for link in _ice_links(runtime_of(request).config, peer_id):
         response.headers.append("Link", link)
