@@ -73,6 +73,12 @@ def test_every_field_of_the_configuration_has_a_flag_with_a_text() -> None:
     assert all(attribute_texts(ServerConfig)[name] for name in names)
 
 
+def test_the_texts_of_flags_are_plain() -> None:
+    texts = {each.name: each.default.help for each in config_parameters()}
+    assert not [name for name, text in texts.items() if "`" in text]
+    assert texts["lobby"].startswith("on shows every client")
+
+
 def test_host_and_port_have_texts_of_their_own() -> None:
     texts = {parameter.name: parameter.default.help for parameter in config_parameters()}
     assert texts["host"] == "Address to listen on; 0.0.0.0 listens on all interfaces. Default: 127.0.0.1."

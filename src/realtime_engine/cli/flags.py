@@ -152,7 +152,8 @@ def parameter(name: str, kind: Any, default: Any, flag: str, text: str, **more: 
     more = {"metavar": _METAVARS.get(kind), "show_envvar": False, **more}
     more["show_default"] = False  # the help text contains the effective default
     declared = f"{flag}/--no-{flag.removeprefix('--')}" if kind is bool else flag
-    sentence = text[:1].upper() + text[1:].replace("``", "")
+    plain = text.replace("``", "")
+    sentence = plain if text.startswith("``") else plain[:1].upper() + plain[1:]
     option = typer.Option(default, declared, envvar=variable_of(flag), help=sentence, **more)
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind)
 

@@ -13,6 +13,7 @@ from ..infra.encoding import ENCODER_CHOICES, MAX_BITRATE, MIN_BITRATE
 from ..infra.webrtc import IceConfig, IceServer, TurnSecret, UdpPorts
 from .prefix import PREFIX, is_own_path
 
+ADMISSION_CHOICES = ("capacity", "deadline")
 LOBBY_CHOICES = ("auto", "on", "off")
 
 _MIN_TOKEN = 8  # characters
@@ -48,6 +49,8 @@ class ServerConfig:
         turn_minutes: minutes that a session lasts while others wait; not limited by default.
         queue_limit: maximum number of clients that wait for a session; 0 disables the waiting line.
         max_per_client: maximum number of sessions of one browser or address; not limited by default.
+        admission: ``capacity`` starts as many sessions as the model has room for; ``deadline`` starts another one only
+            while the measured step times leave the others their rate.
         lobby: ``on`` shows every client pictures of the running sessions, and lets it watch them; ``off`` does not;
             ``auto``: on, unless the demo takes video.
         viewer_grace_s: seconds without viewers after which a session is paused.
@@ -87,6 +90,7 @@ class ServerConfig:
     turn_minutes: float | None = None
     queue_limit: int = 1000
     max_per_client: int | None = None
+    admission: str = "capacity"
     lobby: str = "auto"
     viewer_grace_s: float = 2.0
     media_age_budget_ms: float = 100.0
@@ -132,11 +136,10 @@ class ServerConfig:
             raise ValueError(
                 f"bitrate must be {MIN_BITRATE} to {MAX_BITRATE} bits per second, or None, got {self.bitrate!r}"
             )
-        if self.encoder not in ENCODER_CHOICES:
-            raise ValueError(f"encoder must be one of {', '.join(ENCODER_CHOICES)}, got {self.encoder!r}")
         _check_root_path(self.root_path)
-        if self.lobby not in LOBBY_CHOICES:
-            raise ValueError(f"lobby must be one of {', '.join(LOBBY_CHOICES)}, got {self.lobby!r}")
+        _check_choice("admission", self.admission, ADMISSION_CHOICES)
+        _check_choice("lobby", self.lobby, LOBBY_CHOICES)
+        _check_choice("encoder", self.encoder, ENCODER_CHOICES)
         for origin in self.allowed_origins:
             _check_origin(origin)
         if self.recordings is not None and not _is_writable(self.recordings):
@@ -210,6 +213,11 @@ def _check_integer(name: str, value: object, minimum: int) -> None:
 
 def _is_writable(directory: str) -> bool:
     return os.path.isdir(directory) and os.access(directory, os.W_OK | os.X_OK)
+
+
+def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
 
 
 def _check_root_path(root_path: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import BaseModel
 from starlette.requests import HTTPConnection
 
-from ..core.clock import MONOTONIC
+from ..core.clock import MONOTONIC, NS_PER_S
 from ..infra.control_log import ControlRecorder
 from ..infra.copy_stats import CopyStats
 from ..infra.demo import Demo
@@ -26,6 +26,7 @@ from ..infra.telemetry.otel import SpanSender
 from ..infra.telemetry.server_stats import LoopMonitor
 from ..infra.webrtc import Reachability, ReachabilityKind, find_reachability
 from .admission.admission import Admission
+from .admission.deadlines import Deadlines
 from .config import ServerConfig
 from .engine_host import EngineHost, EngineState
 from .metrics import Metrics, MetricSources
@@ -154,7 +155,11 @@ class Runtime:
         """
         sessions = self.sessions
         if self._admission is None:
-            self._admission = Admission(sessions, self.config, MONOTONIC)
+            deadlines = None
+            if self.config.admission == "deadline":
+                assert self.host.manifest is not None  # there are sessions
+                deadlines = Deadlines(self.host.monitor, NS_PER_S / self.host.manifest.rate_hz, MONOTONIC)
+            self._admission = Admission(sessions, self.config, MONOTONIC, deadlines=deadlines)
         return self._admission
 
     @property

@@ -253,3 +253,14 @@ async def test_shutdown_ends_the_line() -> None:
                 assert served.server is not None
                 served.server.should_exit = True
                 assert any('"left"' in line for line in [line async for line in lines])
+
+
+async def test_by_deadline_a_newcomer_waits_until_the_step_time_is_measured() -> None:
+    async with in_process(admission="deadline") as served, browser(served) as a, browser(served) as b:
+        playing = await enter(a, 201)
+        ticket = await enter(b, 202)
+        session = served.runtime.session(playing["session_id"], playing["token"])
+        with session.media.frames.subscribe():
+            found = served.runtime.admission.find(ticket["ticket"])
+            await until(lambda: found.state is TicketState.RESERVED)
+        await enter(b, 201, ticket=ticket["ticket"])

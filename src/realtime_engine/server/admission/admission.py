@@ -16,6 +16,7 @@ from ..problems import TURN_IS_OVER, Problem
 from ..sessions.registry import PreparedSession, Sessions
 from ..sessions.session import DemoSession
 from .clients import Client, exceeds_limit
+from .deadlines import Deadlines
 from .ticket_streams import TicketStreams
 from .turns import TurnLengths, Turns, expected_waits_s
 from .waiting_line import LineFullError, Ticket, TicketState, WaitingLine
@@ -67,13 +68,22 @@ class Admission:
         sessions: the sessions of the engine.
         config: the settings of the server.
         clock: the current time.
+        deadlines: limits the places by the measured step times; ``None``: the capacity of the engine alone counts.
     """
 
-    def __init__(self, sessions: Sessions, config: ServerConfig, clock: Clock = MONOTONIC) -> None:
+    def __init__(
+        self,
+        sessions: Sessions,
+        config: ServerConfig,
+        clock: Clock = MONOTONIC,
+        *,
+        deadlines: Deadlines | None = None,
+    ) -> None:
         turn_s = None if config.turn_minutes is None else config.turn_minutes * 60
         self._sessions = sessions
         self._max_per_client = config.max_per_client
         self._clock = clock
+        self._deadlines = deadlines
         self._line = WaitingLine(clock, limit=config.queue_limit, reservation_s=_RESERVATION_S, absence_s=_ABSENCE_S)
         self._turns = Turns(clock, turn_s=turn_s, notice_s=_NOTICE_S)
         self._lengths = TurnLengths(turn_s)
@@ -177,6 +187,8 @@ class Admission:
         self._review_turns()
         self._streams.on_change()
         times_ns = [self._line.next_change_ns(), self._turns.next_change_ns(), self._refusal_end_ns()]
+        if self._deadlines is not None and self._line.waiting:
+            times_ns.append(self._deadlines.next_change_ns())
         next_ns = min((time_ns for time_ns in times_ns if time_ns is not None), default=None)
         if next_ns is not None:
             delay_s = max(0, next_ns - self._clock.now_ns()) / NS_PER_S
@@ -198,7 +210,10 @@ class Admission:
         """Places that no session has, the reserved ones included."""
         if self._refusal_end_ns() is not None:
             return 0
-        return max(0, self._sessions.capacity - self._sessions.occupied)
+        free = max(0, self._sessions.capacity - self._sessions.occupied)
+        if self._deadlines is None or not free:
+            return free
+        return 1 if self._deadlines.allows(self._sessions.occupied) else 0
 
     def _refusal_end_ns(self) -> int | None:
         """Until when no place is given, because the engine has refused a session for which it had declared room."""
