@@ -367,13 +367,13 @@ test("a turn that is over is not followed by another one", async () => {
   });
   /** @type {(number | null)[]} */
   const turns = [];
-  session.on("turn", (seconds) => turns.push(seconds));
+  session.on("turn", ({ seconds }) => turns.push(seconds));
   let turnsOver = 0;
   session.on("turnOver", () => {
     turnsOver += 1;
   });
   await goLive();
-  channel.emit("message", { type: "turn", ends_in_s: 10 });
+  channel.emit("message", { type: "turn", ends_in_s: 10, reason: "turn" });
   viewer().lose("the session has ended");
   await settled();
   await advance(20_000);

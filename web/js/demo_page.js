@@ -211,7 +211,7 @@ export class DemoPage {
     });
     session.on("line", (status) => this.#showLine(status));
     session.on("turnOver", () => this.#showTurnOver());
-    session.on("turn", (seconds) => this.#turn.set(seconds));
+    session.on("turn", ({ seconds, isIdle }) => this.#turn.set(seconds, isIdle));
     session.on("fallback", (text) => this.#showNotice(text));
     session.on("invalid", (problem) => this.#askForFields(problem));
     session.on("event", (event) => this.#onEvent(event));

@@ -67,7 +67,7 @@
  * @property {StageTiming[]} stages of the way from a key press to the screen
  * @property {StageStatistics[]} [pipeline] named values of each stage of the model, where it is a stage graph
  *
- * @typedef {{ type: "turn", ends_in_s: number | null }} TurnMessage
+ * @typedef {{ type: "turn", ends_in_s: number | null, reason: "turn" | "idle" }} TurnMessage
  * @typedef {{ type: "role", role: import("./api.js").Role }} RoleMessage
  * @typedef {{ type: "takeover", state: "asked" | "withdrawn" | "refused", member: string }} TakeoverMessage
  * @typedef {{ type: "pong", t: number, server_ns: number }} PongMessage

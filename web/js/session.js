@@ -21,7 +21,8 @@ const MAX_CONTROL_DELAY_MS = 3000;
  * @property {{ state: State, text: string, seconds: number }} state `seconds` until the next attempt, while waiting
  * @property {null} turnOver the session has ended, because others wait
  * @property {TicketStatus} line while the user waits in line
- * @property {number | null} turn seconds until the user's turn ends, null if it has no end
+ * @property {{ seconds: number | null, isIdle: boolean }} turn seconds until the user's turn ends, null if it has no
+ *   end; whether it ends for want of input
  * @property {string | null} fallback why another transport than the preferred one is used, null if it is not
  * @property {SessionGrant} created
  * @property {import("./api.js").SessionDescription} restored the page has returned to its session
@@ -404,7 +405,7 @@ export class Session extends Emitter {
   /** @param {ServerMessage} message */
   #onMessage(message) {
     if (message.type === "role") this.#setRole(message.role);
-    if (message.type === "turn") this.emit("turn", message.ends_in_s);
+    if (message.type === "turn") this.emit("turn", { seconds: message.ends_in_s, isIdle: message.reason === "idle" });
     if (message.type !== "event") return;
     this.#epoch = Math.max(this.#epoch, message.epoch);
     if (message.event === "active_changed") this.active = Boolean(message.active);
@@ -435,7 +436,7 @@ export class Session extends Emitter {
   /** @param {unknown} error */
   #fail(error) {
     this.#release();
-    this.emit("turn", null);
+    this.emit("turn", { seconds: null, isIdle: false });
     if (error instanceof Problem && error.status === 422) this.emit("invalid", error);
     else if (error instanceof Problem && error.kind === "turn-over") this.emit("turnOver", null);
     else this.#setState("ended", messageOf(error));

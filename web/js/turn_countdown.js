@@ -2,6 +2,7 @@
 export class TurnCountdown {
   #element;
   #end = 0;
+  #isIdle = false;
   /** @type {ReturnType<typeof setInterval> | undefined} */
   #timer;
 
@@ -14,8 +15,10 @@ export class TurnCountdown {
    * Starts or ends the countdown.
    *
    * @param {number | null} seconds until the turn ends, null if it has no end
+   * @param {boolean} isIdle whether it ends for want of input
    */
-  set(seconds) {
+  set(seconds, isIdle = false) {
+    this.#isIdle = isIdle;
     clearInterval(this.#timer);
     this.#element.hidden = seconds === null;
     if (seconds === null) return;
@@ -27,6 +30,8 @@ export class TurnCountdown {
   #show() {
     const seconds = Math.max(0, Math.ceil((this.#end - performance.now()) / 1000));
     const time = seconds < 60 ? `${seconds} s` : `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
-    this.#element.textContent = `Others are waiting. Your turn ends in ${time}.`;
+    this.#element.textContent = this.#isIdle
+      ? `Others are waiting. Your session ends in ${time} without input.`
+      : `Others are waiting. Your turn ends in ${time}.`;
   }
 }

@@ -130,6 +130,13 @@ class Demo:
             return self.video_input
         return VideoInput() if self.video_input else None
 
+    @property
+    def takes_input(self) -> bool:
+        """Whether it reads anything from its clients."""
+        declared = self.controls
+        devices = (declared.keys, declared.pointer, declared.wheel, declared.gamepad, declared.sticks, declared.fields)
+        return any(devices) or self.takes_video is not None
+
     def missing_context(self, fields: BaseModel | None) -> tuple[str, ...]:
         """Names in ``required_context`` that are not set, or set to ``None`` or blank text."""
         return tuple(name for name in self.required_context if not _is_given(fields, name))

@@ -157,14 +157,14 @@ async def test_a_turn_ends_while_others_wait(clock: ManualClock) -> None:
         advance(served, clock, 100)
         assert sent == [], "a turn has no end while nobody waits"
         ticket = await enter(b, 202)
-        assert sent == [{"v": 1, "type": "turn", "ends_in_s": 10.0}]
+        assert sent == [{"v": 1, "type": "turn", "ends_in_s": 10.0, "reason": "turn"}]
         advance(served, clock, 9)
         assert not session.is_ending
         later: list[dict[str, Any]] = []
         session.connections.add("later", lambda text: later.append(json.loads(text)), session.access.owner)
-        assert later == [{"v": 1, "type": "turn", "ends_in_s": 1.0}]
+        assert later == [{"v": 1, "type": "turn", "ends_in_s": 1.0, "reason": "turn"}]
         assert (await b.delete(ticket["links"]["self"])).status_code == 204
-        assert sent[-1] == {"v": 1, "type": "turn", "ends_in_s": None}
+        assert sent[-1] == {"v": 1, "type": "turn", "ends_in_s": None, "reason": "turn"}
         ticket = await enter(b, 202)
         advance(served, clock, 10)
         await session.wait_ended(10)
@@ -264,3 +264,35 @@ async def test_by_deadline_a_newcomer_waits_until_the_step_time_is_measured() ->
             found = served.runtime.admission.find(ticket["ticket"])
             await until(lambda: found.state is TicketState.RESERVED)
         await enter(b, 201, ticket=ticket["ticket"])
+
+
+async def test_a_session_without_input_ends_for_a_client_that_waits_unless_it_returns(clock: ManualClock) -> None:
+    async with in_process(one_row(), idle_timeout_s=30) as served, browser(served) as a, browser(served) as b:
+        playing = await enter(a, 201)
+        session = served.runtime.session(playing["session_id"], playing["token"])
+        sent: list[dict[str, Any]] = []
+        session.connections.add("page", lambda text: sent.append(json.loads(text)), session.access.owner)
+
+        def turns() -> list[tuple[float | None, str]]:
+            return [(message["ends_in_s"], message["reason"]) for message in sent if message["type"] == "turn"]
+
+        with session.media.frames.subscribe():
+            advance(served, clock, 40)
+            assert turns() == []
+            ticket = await enter(b, 202)
+            assert turns() == [(10.0, "idle")]
+            advance(served, clock, 9)
+            session.receive({"v": 1, "type": "controls", "seq": 1, "keys": []})  # a heartbeat is no input
+            assert len(turns()) == 1
+            tap = {"kind": "key_down", "seq": 1, "code": "KeyW"}
+            session.receive({"v": 1, "type": "controls", "seq": 2, "keys": [], "edges": [tap]})
+            assert turns()[1:] == [(None, "turn")]
+            advance(served, clock, 29)
+            session.receive({"v": 1, "type": "controls", "seq": 3, "keys": []})
+            advance(served, clock, 1.5)
+            assert turns()[2:] == [(10.0, "idle")]
+            advance(served, clock, 11)
+        found = served.runtime.admission.find(ticket["ticket"])
+        await until(lambda: found.state is TicketState.RESERVED)
+        gone = await a.get(playing["links"]["self"], headers={"Authorization": f"Bearer {playing['token']}"})
+        assert (gone.status_code, gone.json()["type"]) == (410, TYPE + "turn-over")

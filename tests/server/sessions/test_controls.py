@@ -36,11 +36,13 @@ class Bench:
         self.actions: list[Action] = []
         self.broadcasts: list[Any] = []
         self.activities = 0
+        self.inputs = 0
         self.presented: list[PresentedMessage] = []
         hooks = ControlHooks(
             put=put or self.actions.append,  # type: ignore[arg-type]
             broadcast=self.broadcasts.append,
             on_activity=self._on_activity,
+            on_input=self._on_input,
             on_presented=self._on_presented,
         )
         state = ControlGroup(CONTROLS, clock) if clock is not None else ControlGroup(CONTROLS)
@@ -48,6 +50,9 @@ class Bench:
 
     def receive(self, text: str) -> list[str]:
         return [json.dumps(reply) for reply in self.controls.receive(text)]
+
+    def _on_input(self) -> None:
+        self.inputs += 1
 
     def _on_activity(self) -> None:
         self.activities += 1
@@ -249,3 +254,20 @@ async def test_a_control_log_is_written_only_if_configured(tmp_path: Path) -> No
     (path,) = sorted((tmp_path / "logs").iterdir())
     assert path.name.startswith("paint-") and owned.id in path.name
     assert '"type":"end"' in path.read_text().splitlines()[-1]
+
+
+async def test_messages_that_change_or_hold_something_are_input() -> None:
+    bench = Bench()
+    for seq, members, inputs in (
+        (1, {"keys": []}, 0),
+        (2, {"keys": ["KeyW"]}, 1),
+        (3, {"keys": ["KeyW"]}, 2),
+        (4, {"keys": []}, 3),
+        (5, {"keys": []}, 3),
+        (6, {"keys": [], "edges": [{"kind": "key_down", "seq": 9, "code": "KeyW"}]}, 4),
+        (7, {"keys": [], "fields": {"prompt": "ice"}}, 5),
+    ):
+        bench.receive(message("controls", seq=seq, **members))
+        assert bench.inputs == inputs
+    bench.receive(message("ping", seq=8, t=0.0))
+    assert bench.inputs == 5

@@ -13,7 +13,7 @@ from .declaration import Controls
 from .fields import FieldValues, StagedFields
 from .merging import merge_windows
 from .parsing import Control, MessageFault, MessageRefused, parse_valid_part
-from .schema import PresentedMessage
+from .schema import ControlsMessage, PresentedMessage
 from .state import AppliedMessage, ControlState, Reply
 from .window import ControlWindow
 
@@ -42,10 +42,12 @@ class ControlGroup:
 
     Attributes:
         on_release: called with the slot of a controller whose holds are released without a message that requests it.
+        changes: how many messages have changed a device or a field, or had edges.
     """
 
     def __init__(self, controls: Controls, clock: Clock = MONOTONIC, *, drawn: Mapping[str, Any] | None = None) -> None:
         self.on_release: Callable[[int], object] = _ignore_release
+        self.changes = 0
         self._controls = controls
         self._clock = clock
         self._fields = FieldValues(controls.fields, drawn)
@@ -117,14 +119,14 @@ class ControlGroup:
         """
         before = self._states[slot].devices
         replies = self._states[slot].apply(message)
-        self._note_change(slot, before)
+        self._note_change(slot, before, message)
         return replies
 
     def apply_valid_part(self, message: Control, faults: Iterable[MessageFault] = (), slot: int = 0) -> AppliedMessage:
         """As :meth:`ControlState.apply_valid_part`, for the controller in ``slot``."""
         before = self._states[slot].devices
         applied = self._states[slot].apply_valid_part(message, faults)
-        self._note_change(slot, before)
+        self._note_change(slot, before, applied.message)
         return applied
 
     def update_fields(self, values: Mapping[str, Any]) -> list[Reply]:
@@ -166,10 +168,13 @@ class ControlGroup:
     def _any(self) -> ControlState:
         return next(iter(self._states.values()))
 
-    def _note_change(self, slot: int, before: tuple[object, ...]) -> None:
-        if self._states[slot].devices != before:
+    def _note_change(self, slot: int, before: tuple[object, ...], message: Control) -> None:
+        has_changed = self._states[slot].devices != before
+        if has_changed:
             self._by_change.remove(slot)
             self._by_change.append(slot)
+        if has_changed or (isinstance(message, ControlsMessage) and (message.edges or message.fields)):
+            self.changes += 1
 
     def _newest(self) -> int:
         """The controller whose devices changed last, among those that hold something if any does."""

@@ -361,10 +361,14 @@ class TimingMessage(_Message):
 
 
 class TurnMessage(_Message):
-    """When the session's turn ends, because others wait; ``None``: it has no end."""
+    """When the session's turn ends, because others wait; ``None``: it has no end.
+
+    ``reason`` is ``idle`` if the session ends for want of input: any input cancels that.
+    """
 
     type: Literal["turn"]
     ends_in_s: float | None
+    reason: Literal["turn", "idle"] = "turn"
 
 
 class RoleMessage(_Message):
@@ -490,12 +494,13 @@ def timing_message(
     return message | {"pipeline": list(pipeline)} if pipeline else message
 
 
-def turn_message(ends_in_s: float | None) -> dict[str, Any]:
+def turn_message(ends_in_s: float | None, reason: str = "turn") -> dict[str, Any]:
     """The turn message; ``None``: the turn has no end."""
     return {
         "v": PROTOCOL_VERSION,
         "type": "turn",
         "ends_in_s": None if ends_in_s is None else round(max(0.0, ends_in_s), 1),
+        "reason": reason,
     }
 
 

@@ -85,7 +85,7 @@ class Admission:
         self._clock = clock
         self._deadlines = deadlines
         self._line = WaitingLine(clock, limit=config.queue_limit, reservation_s=_RESERVATION_S, absence_s=_ABSENCE_S)
-        self._turns = Turns(clock, turn_s=turn_s, notice_s=_NOTICE_S)
+        self._turns = Turns(clock, turn_s=turn_s, idle_s=config.idle_timeout_s, notice_s=_NOTICE_S)
         self._lengths = TurnLengths(turn_s)
         self._places: dict[str, _Place] = {}  # by ticket id
         self._refused_until_ns = 0
@@ -275,9 +275,10 @@ class Admission:
         running = {each.id: each for each in self._sessions.all()}
         ending = self._sessions.occupied - len(running)
         started_ns = {each.id: each.started_ns for each in running.values() if each.started_ns is not None}
-        over = self._turns.review(started_ns, self._line.waiting - ending)
+        input_ns = {each.id: each.last_input_ns for each in running.values() if each.last_input_ns is not None}
+        over = self._turns.review(started_ns, self._line.waiting - ending, input_ns)
         for session_id, session in running.items():
-            session.announce_turn_end(self._turns.deadlines.get(session_id))
+            session.announce_turn_end(self._turns.deadlines.get(session_id), self.review)
         for session_id in over:
             logger.info("session %s ends, because its turn is over", session_id)
             running[session_id].end(TURN_IS_OVER)

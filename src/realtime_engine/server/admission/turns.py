@@ -3,59 +3,94 @@
 from __future__ import annotations
 
 import heapq
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from ...core.clock import NS_PER_S, Clock
 from ...core.statistics import RollingWindow
 
-__all__ = ["TurnLengths", "Turns", "expected_waits_s"]
+__all__ = ["TurnEnd", "TurnLengths", "Turns", "expected_waits_s"]
 
 _MAX_LENGTHS = 64  # newest sessions that the expected length is computed from
 _DEFAULT_LENGTH_S = 120.0  # before any session has ended
 
 
-class Turns:
-    """Decides which sessions end for those who wait: one for each, the oldest first.
+class TurnEnd(NamedTuple):
+    """When a session ends, in monotonic nanoseconds, and whether that is for want of input."""
 
-    A session gets a deadline when its place is needed: the end of its turn, but not before a notice. It loses the
-    deadline when the place is not needed any more.
+    end_ns: int
+    is_idle: bool = False
+
+
+class Turns:
+    """Decides which sessions end for those who wait: one for each, idle ones first, then the oldest.
+
+    A session gets a deadline when its place is needed: the end of its turn, but not before a notice. One without input
+    for a while gets the notice at once. A session loses the deadline when the place is not needed any more, an idle one
+    also at its next input.
 
     Args:
         clock: the current time.
         turn_s: how long a session lasts while others wait; ``None`` if turns are not limited.
+        idle_s: after how long without input a session is idle; ``None`` for never.
         notice_s: the minimum time between the notice and the end.
 
     Attributes:
-        deadlines: session id -> when it ends, in monotonic nanoseconds.
+        deadlines: session id -> when it ends.
     """
 
-    def __init__(self, clock: Clock, *, turn_s: float | None, notice_s: float) -> None:
+    def __init__(self, clock: Clock, *, turn_s: float | None, idle_s: float | None = None, notice_s: float) -> None:
         self._clock = clock
         self._turn_ns = None if turn_s is None else round(turn_s * NS_PER_S)
+        self._idle_ns = None if idle_s is None else round(idle_s * NS_PER_S)
         self._notice_ns = round(notice_s * NS_PER_S)
-        self.deadlines: dict[str, int] = {}
+        self._next_idle_ns: int | None = None
+        self.deadlines: dict[str, TurnEnd] = {}
 
-    def review(self, started_ns: Mapping[str, int], needed: int) -> list[str]:
+    def review(
+        self, started_ns: Mapping[str, int], needed: int, input_ns: Mapping[str, int] | None = None
+    ) -> list[str]:
         """Give and cancel deadlines; returns the sessions whose turn is over.
 
         Args:
             started_ns: session id -> its begin, for all sessions that are not ending, oldest first.
             needed: places that those who wait still need.
+            input_ns: session id -> its last input, for those that may be idle.
         """
-        if self._turn_ns is None:
-            return []
-        now_ns = self._clock.now_ns()
-        chosen = itertools.islice(started_ns.items(), max(needed, 0))
-        self.deadlines = {
-            session_id: self.deadlines.get(session_id) or max(begin_ns + self._turn_ns, now_ns + self._notice_ns)
-            for session_id, begin_ns in chosen
-        }
-        return [session_id for session_id, end_ns in self.deadlines.items() if now_ns >= end_ns]
+        now_ns, needed = self._clock.now_ns(), max(needed, 0)
+        idle = self._review_idle(input_ns or {}, now_ns, needed)
+        deadlines = {session_id: self._end_of(session_id, now_ns, is_idle=True) for session_id in idle[:needed]}
+        if self._turn_ns is not None:
+            others = [
+                (session_id, begin_ns) for session_id, begin_ns in started_ns.items() if session_id not in deadlines
+            ]
+            for session_id, begin_ns in others[: needed - len(deadlines)]:
+                deadlines[session_id] = self._end_of(session_id, begin_ns + self._turn_ns)
+        self.deadlines = deadlines
+        return [session_id for session_id, turn in deadlines.items() if now_ns >= turn.end_ns]
 
     def next_change_ns(self) -> int | None:
-        """When the next turn is over; ``None`` if no session has a deadline."""
-        return min(self.deadlines.values(), default=None)
+        """When the next turn is over or the next session counts as idle; ``None`` if none does."""
+        times_ns = [turn.end_ns for turn in self.deadlines.values()]
+        if self._next_idle_ns is not None:
+            times_ns.append(self._next_idle_ns)
+        return min(times_ns, default=None)
+
+    def _review_idle(self, input_ns: Mapping[str, int], now_ns: int, needed: int) -> list[str]:
+        """The sessions that are idle, longest first."""
+        self._next_idle_ns = None
+        if self._idle_ns is None or not needed:
+            return []
+        ends_ns = {session_id: last_ns + self._idle_ns for session_id, last_ns in input_ns.items()}
+        self._next_idle_ns = min((end_ns for end_ns in ends_ns.values() if end_ns > now_ns), default=None)
+        return sorted((each for each, end_ns in ends_ns.items() if end_ns <= now_ns), key=ends_ns.__getitem__)
+
+    def _end_of(self, session_id: str, due_ns: int, *, is_idle: bool = False) -> TurnEnd:
+        """The deadline that the session has, or a new one."""
+        given = self.deadlines.get(session_id)
+        if given is not None and given.is_idle == is_idle:
+            return given
+        return TurnEnd(max(due_ns, self._clock.now_ns() + self._notice_ns), is_idle)
 
 
 class TurnLengths:

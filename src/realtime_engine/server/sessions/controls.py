@@ -39,12 +39,14 @@ class ControlHooks:
         put: puts an action into the engine's inbox.
         broadcast: sends a message to all clients of the session.
         on_activity: called for each control message, valid or not.
+        on_input: called for each message that changes a device or a field, has edges, or holds something.
         on_presented: handles a report of presented frames, which is no control, and returns the replies.
     """
 
     put: Callable[[InboxMsg], None]
     broadcast: Callable[[Mapping[str, Any]], None]
     on_activity: Callable[[], None]
+    on_input: Callable[[], None]
     on_presented: Callable[[PresentedMessage], list[dict[str, Any]]]
 
 
@@ -205,7 +207,10 @@ class SessionControls:
 
     def _apply(self, message: Control, faults: tuple[MessageFault, ...], slot: int) -> list[dict[str, Any]]:
         self._hooks.on_activity()
+        changes = self.state.changes
         applied = self.state.apply_valid_part(message, faults, slot)
+        if self.state.changes != changes or self.state.next_expiry_ns is not None:
+            self._hooks.on_input()
         if not isinstance(message, PingMessage):
             self._log.on_message(applied.message, slot)
             self.send_action()

@@ -109,7 +109,10 @@ class DemoSession:
         self._on_ended = on_ended
         self._reconnect_ns = round(config.reconnect_timeout_s * NS_PER_S)
         self._reset_lock = asyncio.Lock()
-        self._turn_end_ns: int | None = None
+        self._turn_end: tuple[int, bool] | None = None
+        self._takes_input = resources.demo.takes_input
+        self._input_ns = MONOTONIC.now_ns()
+        self._on_next_input: Callable[[], None] | None = None
         self._ending = False
         self._task: asyncio.Task[None] | None = None
 
@@ -195,7 +198,7 @@ class DemoSession:
         except Problem:
             self.end()
             raise
-        self.started_ns = MONOTONIC.now_ns()
+        self.started_ns = self._input_ns = MONOTONIC.now_ns()
         self.idle.start()
 
     async def reset(self, values: Mapping[str, Any]) -> None:
@@ -210,6 +213,7 @@ class DemoSession:
         async with self._reset_lock:
             await self._requests.wait_done(self._requests.reset)  # an earlier one, whose caller timed out
             self._check_alive()
+            self._on_input()
             context = self.controls.stage_reset(values)
             self._requests.send(Reset(self.id, context))
             self.controls.send_initial_action()
@@ -228,10 +232,21 @@ class DemoSession:
         self._check_alive()
         self._broadcast(ActiveChanged(self.id, not paused, epoch=self.epoch))
 
-    def announce_turn_end(self, end_ns: int | None) -> None:
-        """Inform the clients of the session when its turn ends; ``None`` if it has no end."""
-        if end_ns != self._turn_end_ns:
-            self._turn_end_ns = end_ns
+    @property
+    def last_input_ns(self) -> int | None:
+        """The last input, in monotonic nanoseconds; ``None`` if the demo takes none, so that there is no idleness."""
+        return self._input_ns if self._takes_input else None
+
+    def announce_turn_end(self, end: tuple[int, bool] | None, on_input: Callable[[], None]) -> None:
+        """Inform the clients of the session when its turn ends.
+
+        Args:
+            end: when, in monotonic nanoseconds, and whether that is for want of input; ``None`` if it has no end.
+            on_input: called at the next input, in the latter case.
+        """
+        self._on_next_input = on_input if end is not None and end[1] else None
+        if end != self._turn_end:
+            self._turn_end = end
             self.connections.broadcast(self._turn_message() or turn_message(None))
 
     def end(self, reason: str = "") -> None:
@@ -264,13 +279,14 @@ class DemoSession:
         if declared is None:
             return None
         buffer = VideoBuffer(declared, lambda: self.controls.send_action())
-        return Publishers(buffer, self.idle.on_activity, resources.config.ice, resources.pool)
+        return Publishers(buffer, self._on_video, resources.config.ice, resources.pool)
 
     def _make_controls(self, resources: ServerResources, state: ControlGroup) -> SessionControls:
         hooks = ControlHooks(
             put=resources.inbox.put_nowait,
             broadcast=self.connections.broadcast,
             on_activity=self.idle.on_activity,
+            on_input=self._on_input,
             on_presented=functools.partial(record_presented, self.media.latency, self.stages.statistics),
         )
         video = None if self.publishers is None else self.publishers.video
@@ -398,6 +414,16 @@ class DemoSession:
             self.controls.leave(member.slot)
             member.slot = None
 
+    def _on_input(self) -> None:
+        self._input_ns = MONOTONIC.now_ns()
+        on_input, self._on_next_input = self._on_next_input, None
+        if on_input is not None:
+            on_input()
+
+    def _on_video(self) -> None:
+        self.idle.on_activity()
+        self._on_input()
+
     def _on_frames_wanted(self, wanted: bool) -> None:
         self.run_state.set_paused(PauseReason.UNWATCHED, not wanted)
 
@@ -425,9 +451,10 @@ class DemoSession:
         return asked if turn is None else [turn, *asked]
 
     def _turn_message(self) -> dict[str, Any] | None:
-        if self._turn_end_ns is None:
+        if self._turn_end is None:
             return None
-        return turn_message((self._turn_end_ns - MONOTONIC.now_ns()) / NS_PER_S)
+        end_ns, is_idle = self._turn_end
+        return turn_message((end_ns - MONOTONIC.now_ns()) / NS_PER_S, "idle" if is_idle else "turn")
 
     def _broadcast(self, event: SessionEvent) -> None:
         self.connections.broadcast(event_message(event))
