@@ -149,7 +149,11 @@ async def test_a_client_has_a_limited_number_of_sessions() -> None:
 
 
 async def test_a_turn_ends_while_others_wait(clock: ManualClock) -> None:
-    async with in_process(one_row(), turn_minutes=0.5) as served, browser(served) as a, browser(served) as b:
+    async with (
+        in_process(one_row(), turn_minutes=0.5, idle_timeout_s=1000) as served,
+        browser(served) as a,
+        browser(served) as b,
+    ):
         playing = await enter(a, 201)
         session = served.runtime.session(playing["session_id"], playing["token"])
         sent: list[dict[str, Any]] = []
@@ -287,7 +291,9 @@ async def test_a_session_without_input_ends_for_a_client_that_waits_unless_it_re
             tap = {"kind": "key_down", "seq": 1, "code": "KeyW"}
             session.receive({"v": 1, "type": "controls", "seq": 2, "keys": [], "edges": [tap]})
             assert turns()[1:] == [(None, "turn")]
-            advance(served, clock, 29)
+            for seconds in (9, 10, 10):
+                advance(served, clock, seconds)
+                assert (await b.get(ticket["links"]["self"])).json()["state"] == "waiting"
             session.receive({"v": 1, "type": "controls", "seq": 3, "keys": []})
             advance(served, clock, 1.5)
             assert turns()[2:] == [(10.0, "idle")]
