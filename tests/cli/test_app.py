@@ -53,6 +53,17 @@ def test_the_help_of_a_demo_shows_its_own_options(capsys: pytest.CaptureFixture[
     assert all(flag in text for flag in ("--frames-per-chunk", "--max-sessions", "--port", "--idle-timeout"))
 
 
+def test_a_mistake_in_one_of_several_demos_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text(BROKEN)
+    assert "broken.py, line 1" in error_line(capsys, "serve", "maze", f"{tmp_path / 'broken.py'}:demo")
+    assert "'mirrror'; did you mean 'mirror'?" in error_line(capsys, "serve", "maze", "--port", "0", "mirrror")
+
+
+def test_several_demos_have_no_flags_for_their_options(capsys: pytest.CaptureFixture[str]) -> None:
+    line = error_line(capsys, "serve", "maze", "--max-sessions", "2", "mirror")
+    assert "--max-sessions" in line and "several demos" in line
+
+
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--version"]) == 0
     name, version = capsys.readouterr().out.split()

@@ -104,3 +104,35 @@ def test_a_second_interrupt_ends_it_at_once(tmp_path: Path) -> None:
         running.signal(signal.SIGINT)
         running.wait_for_output("press Ctrl-C again to exit immediately")
         assert running.interrupt() == 130
+
+
+FAILING = """
+from realtime_engine.infra.controls import Controls
+from realtime_engine.infra.demo import Demo
+
+def build(options):
+    raise OSError("no weights at all")
+
+demo = Demo("failing", "Failing", build, Controls(), lambda window: {})
+"""
+
+
+def test_several_demos_are_served_with_a_gallery(tmp_path: Path) -> None:
+    (tmp_path / "failing.py").write_text(FAILING)
+    arguments = ("serve", "maze", "--port", "0", "mirror", "failing.py:demo", "--unload-after", "60")
+    with Command(*arguments, cwd=tmp_path) as running:
+        assert [demo["name"] for demo in running.get("api/demos")["demos"]] == ["maze", "mirror", "failing"]
+        assert all(f"/demos/{name}/" in running.output for name in ("maze", "mirror", "failing"))
+        assert running.get("demos/failing/api/demo")["title"] == "Failing"
+        running.wait_for_output("no weights at all")
+        assert running.get("demos/maze/api/demo")["gallery"] == "../../"
+        assert {demo["name"]: demo["state"] for demo in running.get("api/demos")["demos"]}["failing"] == "failed"
+        assert running.interrupt() == 0
+
+
+def test_an_interrupt_ends_it_while_one_of_several_loads(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW)
+    with Command("serve", "maze", "slow.py:demo", "--port", "0", cwd=tmp_path) as running:
+        running.get("demos/slow/api/demo")
+        running.wait_for_output("building")
+        assert running.interrupt() == 0

@@ -33,6 +33,7 @@
  * @property {RTCIceServer[]} ice_servers
  * @property {RTCIceTransportPolicy} [ice_transport_policy]
  * @property {string | null} page path of the demo's custom page
+ * @property {string | null} [gallery] path of the gallery that has the demo
  *
  * @typedef {"self" | "leave" | "invitations" | "qr" | "takeover" | "reset" | "whep" | "mjpeg" | "video" | "controls"
  *   | "trace"} LinkName

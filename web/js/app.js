@@ -35,10 +35,12 @@ async function loadDemo(overlay, invitation) {
 }
 
 /** @param {Demo} demo */
-function showDescription({ title, name, description }) {
+function showDescription({ title, name, description, gallery }) {
   document.title = title || name;
   byId("title").textContent = title || name;
   byId("description").textContent = description ?? "";
+  byId("gallery-link", HTMLAnchorElement).href = gallery ?? "";
+  byId("gallery").hidden = !gallery;
 }
 
 async function main() {

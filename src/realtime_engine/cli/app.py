@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from importlib import metadata
 
 import typer
@@ -88,16 +88,38 @@ def _info(
 
 
 def _demo_of(arguments: Sequence[str]) -> Demo | None:
-    """The demo named in ``arguments``, loaded before parsing so that its options become flags."""
+    """The demo named in ``arguments``, loaded before parsing so that its options become flags.
+
+    ``None`` if there is none, or several, whose options have no flags.
+    """
     for command in DEMO_COMMANDS:
         if arguments[0] == command.name:
-            spec = next(_positional(arguments[1:], command), None)
-            return None if spec is None else load_demo(spec)
+            spec = next(_positional(arguments[1:], command.flags_with_value()), None)
+            demo = None if spec is None else load_demo(spec)
+            specs = list(_positional(arguments[1:], command.flags_with_value(demo)))
+            if not command.takes_several or len(specs) < 2:
+                return demo
+            _check_no_options(arguments[1:], command, demo)
+            return None
     return None
 
 
-def _positional(arguments: Sequence[str], command: DemoCommand) -> Iterator[str]:
-    with_value = command.flags_with_value()
+def _check_no_options(arguments: Sequence[str], command: DemoCommand, demo: Demo | None) -> None:
+    """Refuse the flags of the first demo's options: of several demos, the options keep their defaults.
+
+    Raises:
+        CommandError: there is such a flag.
+    """
+    for argument in arguments:
+        flag = argument.partition("=")[0]
+        if flag in command.option_flags(demo):
+            raise CommandError(
+                f"{flag} is an option of one demo, and cannot be set for several demos: serve that demo alone, or "
+                "declare it in a file with this default"
+            )
+
+
+def _positional(arguments: Sequence[str], with_value: Collection[str]) -> Iterator[str]:
     skip = False
     for argument in arguments:
         if skip:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -28,7 +28,7 @@ from .flags import (
     with_default,
 )
 from .run import RunConfig, run_demo
-from .serve import serve_demo
+from .serve import serve_demo, serve_gallery
 
 DEMO_HELP = "Name of a demo (see: realtime-engine list), or a file: path/to/file.py:demo"
 
@@ -44,7 +44,8 @@ class DemoCommand:
         about: help text without a demo.
         about_demo: help text with a demo; ``{demo}`` is its title.
         takes_fields: whether the fields of the demo have flags.
-        act: runs the command with the demo and the values of all flags; returns the exit code.
+        takes_several: whether it takes several demos.
+        act: runs the command with the demos and the values of all flags; returns the exit code.
     """
 
     name: str
@@ -53,7 +54,8 @@ class DemoCommand:
     about: str
     about_demo: str
     takes_fields: bool
-    act: Callable[[Demo, Mapping[str, Any]], int]
+    takes_several: bool
+    act: Callable[[Sequence[Demo], Mapping[str, Any]], int]
 
     def help_for(self, demo: Demo | None) -> str:
         """The help text."""
@@ -70,19 +72,24 @@ class DemoCommand:
         def command(**values: Any) -> int:
             configure_logging(_checked_level(values["log_level"]))
             try:
-                return self.act(demo or load_demo(values["demo"]), values)
+                demos = [demo] if demo is not None else [load_demo(spec) for spec in _listed(values["demo"])]
+                return self.act(demos, values)
             except KeyboardInterrupt as error:  # for typer, every one is a SIGINT
                 return exit_code(error)
 
-        parameters = [_demo_parameter(), *self._own(demo), *self._settings()]
+        parameters = [_demo_parameter(self.takes_several), *self._own(demo), *self._settings()]
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return command
 
-    def flags_with_value(self) -> set[str]:
-        """Flags that take a value."""
-        settings = (setting for setting in self._settings() if setting.annotation is not bool)
+    def flags_with_value(self, demo: Demo | None = None) -> set[str]:
+        """Flags that take a value, those of the options of ``demo`` included."""
+        settings = (each for each in [*self._own(demo), *self._settings()] if each.annotation is not bool)
         return {flag for setting in settings for flag in setting.default.param_decls}
+
+    def option_flags(self, demo: Demo | None) -> set[str]:
+        """Flags of the options of ``demo``."""
+        return {flag for option in self._own(demo) for name in option.default.param_decls for flag in name.split("/")}
 
     def _settings(self) -> list[inspect.Parameter]:
         return [*config_parameters(self.config, self.panel), _level_parameter(self.panel)]
@@ -96,11 +103,15 @@ class DemoCommand:
         return own
 
 
-def _serve(demo: Demo, values: Mapping[str, Any]) -> int:
-    return serve_demo(demo, config_from(values), _options(demo, values))
+def _serve(demos: Sequence[Demo], values: Mapping[str, Any]) -> int:
+    config = config_from(values)
+    if len(demos) > 1:
+        return serve_gallery(demos, config)
+    return serve_demo(demos[0], config, _options(demos[0], values))
 
 
-def _run(demo: Demo, values: Mapping[str, Any]) -> int:
+def _run(demos: Sequence[Demo], values: Mapping[str, Any]) -> int:
+    (demo,) = demos
     config: RunConfig = _settings(RunConfig, values)
     log = _log(config.controls)
     if log.demo not in (None, demo.name):
@@ -108,12 +119,22 @@ def _run(demo: Demo, values: Mapping[str, Any]) -> int:
     return run_demo(demo, config, _options(demo, values, log.options), _fields(demo, values), log)
 
 
-def _bench(demo: Demo, values: Mapping[str, Any]) -> int:
+def _bench(demos: Sequence[Demo], values: Mapping[str, Any]) -> int:
+    (demo,) = demos
     return bench_demo(demo, _settings(BenchConfig, values), _options(demo, values), _fields(demo, values))
 
 
 DEMO_COMMANDS = (
-    DemoCommand("serve", ServerConfig, "Server", "Serve a demo.", "Serve {demo}.", False, _serve),
+    DemoCommand(
+        "serve",
+        ServerConfig,
+        "Server",
+        "Serve a demo, or several with a gallery.",
+        "Serve {demo}.",
+        False,
+        True,
+        _serve,
+    ),
     DemoCommand(
         "run",
         RunConfig,
@@ -121,6 +142,7 @@ DEMO_COMMANDS = (
         "Run a demo without a server, from a control log to an MP4.",
         "Run {demo} without a server.",
         True,
+        False,
         _run,
     ),
     DemoCommand(
@@ -130,6 +152,7 @@ DEMO_COMMANDS = (
         "Measure how many sessions of a demo are served in time.",
         "Measure how many sessions of {demo} are served in time.",
         True,
+        False,
         _bench,
     ),
 )
@@ -164,9 +187,14 @@ def _log(path: str | None) -> ControlLog:
         raise CommandError(f"--controls: cannot read {path}: {error.strerror or error}") from error
 
 
-def _demo_parameter() -> inspect.Parameter:
-    argument = typer.Argument(metavar="DEMO", help=DEMO_HELP)
-    return inspect.Parameter("demo", inspect.Parameter.KEYWORD_ONLY, default=argument, annotation=str)
+def _demo_parameter(takes_several: bool) -> inspect.Parameter:
+    argument = typer.Argument(metavar="DEMO..." if takes_several else "DEMO", help=DEMO_HELP)
+    kind = list[str] if takes_several else str
+    return inspect.Parameter("demo", inspect.Parameter.KEYWORD_ONLY, default=argument, annotation=kind)
+
+
+def _listed(specs: str | list[str]) -> list[str]:
+    return [specs] if isinstance(specs, str) else specs
 
 
 def _level_parameter(panel: str) -> inspect.Parameter:

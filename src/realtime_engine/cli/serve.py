@@ -1,4 +1,4 @@
-"""``serve``: runs the server of a demo until a signal ends it."""
+"""``serve``: runs the server of one or several demos until a signal ends it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import threading
+from collections.abc import Callable, Sequence
 from types import FrameType
 from urllib.parse import quote
 
@@ -16,14 +17,17 @@ from pydantic import BaseModel
 from rich.markup import escape
 
 from ..infra.demo import Demo
-from ..server import DemoServer, ServerConfig, create_app
+from ..server import DemoServer, ServerConfig, create_app, create_gallery_app
 from ..server.engine_host import is_loading
+from ..server.gallery import Gallery
 from .console import CommandError, out
 
 _log = logging.getLogger(__name__)
 
 _FAILED = 1
 _SLACK_S = 3.0
+_MISTAKES = (ImportError, AttributeError, TypeError, FileNotFoundError)
+_TRANSPORTS = "WebRTC; WebCodecs where UDP is blocked; MJPEG everywhere"
 
 
 def serve_demo(demo: Demo, config: ServerConfig, options: BaseModel | None) -> int:
@@ -37,10 +41,27 @@ def serve_demo(demo: Demo, config: ServerConfig, options: BaseModel | None) -> i
     """
     try:
         app = create_app(demo, config, options=options)
-    except (ImportError, AttributeError, TypeError, FileNotFoundError) as error:
+    except _MISTAKES as error:
         raise CommandError(f"demo {demo.name!r} cannot be served: {error}") from error
+    return _serve(app, config, lambda url: announce(demo, config, url))
+
+
+def serve_gallery(demos: Sequence[Demo], config: ServerConfig) -> int:
+    """As :func:`serve_demo` for several demos, with a gallery.
+
+    Raises:
+        CommandError: as :func:`serve_demo`.
+    """
     try:
-        server = _Server(app, demo, config)
+        app = create_gallery_app(demos, config)
+    except _MISTAKES as error:
+        raise CommandError(f"the demos cannot be served: {error}") from error
+    return _serve(app, config, lambda url: announce_gallery(app.state.gallery, config, url))
+
+
+def _serve(app: FastAPI, config: ServerConfig, announced: Callable[[str], None]) -> int:
+    try:
+        server = _Server(app, config, announced)
     except OSError as error:
         hint = " with --port" if error.errno == errno.EADDRINUSE else ""
         raise CommandError(f"{error.strerror or error}{hint}") from error
@@ -57,17 +78,17 @@ def serve_demo(demo: Demo, config: ServerConfig, options: BaseModel | None) -> i
 
 
 class _Server(DemoServer):
-    """Prints the URL of the page after start-up, and limits the time of a shutdown."""
+    """Calls a function with the URL of the page after start-up, and limits the time of a shutdown."""
 
-    def __init__(self, app: FastAPI, demo: Demo, config: ServerConfig) -> None:
+    def __init__(self, app: FastAPI, config: ServerConfig, announced: Callable[[str], None]) -> None:
         super().__init__(app, config, log_config=None, access_log=False)
-        self._demo = demo
+        self._announced = announced
         self._options = config
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
-            announce(self._demo, self._options, self.url)
+            self._announced(self.url)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Replace uvicorn's handler, which re-raises the signal and waits for the engine after a second signal."""
@@ -82,13 +103,28 @@ class _Server(DemoServer):
 
 def announce(demo: Demo, config: ServerConfig, url: str) -> None:
     """Print the URL of the page and who can reach it."""
-    token = f"?token={quote(config.token, safe='')}" if config.token else ""
     out.print(f"[bold]{escape(demo.title)}[/]")
-    _line("open", f"[bold cyan]{escape(url + token)}[/]")
-    _line("video", "WebRTC; WebCodecs where UDP is blocked; MJPEG everywhere")
+    _line("open", f"[bold cyan]{escape(url + _query(config))}[/]")
+    _line("video", _TRANSPORTS)
     _line("for", _audience(config))
     _line("model", "loading; the page is already available")
     _line("quit", "Ctrl-C")
+
+
+def announce_gallery(gallery: Gallery, config: ServerConfig, url: str) -> None:
+    """Print the URL of the gallery, the path of each demo, and who can reach them."""
+    out.print(f"[bold]{len(gallery.demos)} demos[/]")
+    _line("open", f"[bold cyan]{escape(url + _query(config))}[/]")
+    for name, demo in gallery.demos.items():
+        _line("demo", f"/demos/{name}/  {escape(demo.demo.title)}")
+    _line("video", _TRANSPORTS)
+    _line("for", _audience(config))
+    _line("models", "loaded when they are first used")
+    _line("quit", "Ctrl-C")
+
+
+def _query(config: ServerConfig) -> str:
+    return f"?token={quote(config.token, safe='')}" if config.token else ""
 
 
 def _audience(config: ServerConfig) -> str:

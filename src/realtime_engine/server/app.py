@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
 
 from fastapi import APIRouter, FastAPI
@@ -68,20 +68,29 @@ def create_app(demo: Demo, config: ServerConfig | None = None, *, options: BaseM
         async with runtime.running():
             yield
 
-    app = FastAPI(title=demo.title, version=_version(), lifespan=lifespan, docs_url=None, redoc_url=None)
+    app = bare_app(demo.title, runtime.config, lifespan)
     app.state.runtime = runtime
-    problems.install(app)
-    if runtime.config.allowed_origins:
-        _add_cors(app, runtime.config)
-    if runtime.config.is_loopback and runtime.config.token is None:
-        app.add_middleware(HostGate, config=runtime.config)
-    app.add_middleware(PathPrefix, prefix=runtime.config.root_path)
+    app.state.end_streams = runtime.end_streams
     app.include_router(health.router)
     for router in _ROUTERS:
         app.include_router(router, prefix="/api")
     if demo.routes is not None:
         app.include_router(_demo_router(demo.routes), prefix=page.prefix_of(demo) + "/api")
     page.install(app, demo, runtime.config)
+    return app
+
+
+def bare_app(
+    title: str, config: ServerConfig, lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]]
+) -> FastAPI:
+    """An application without routes: it answers errors with problems, and applies the access rules and the prefix."""
+    app = FastAPI(title=title, version=_version(), lifespan=lifespan, docs_url=None, redoc_url=None)
+    problems.install(app)
+    if config.allowed_origins:
+        _add_cors(app, config)
+    if config.is_loopback and config.token is None:
+        app.add_middleware(HostGate, config=config)
+    app.add_middleware(PathPrefix, prefix=config.root_path)
     return app
 
 

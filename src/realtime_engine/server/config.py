@@ -53,6 +53,8 @@ class ServerConfig:
             while the measured step times leave the others their rate.
         lobby: ``on`` shows every client pictures of the running sessions, and lets it watch them; ``off`` does not;
             ``auto``: on, unless the demo takes video.
+        unload_after_s: seconds without sessions, waiting clients and requests after which one of several demos is
+            unloaded until its next use; never by default.
         viewer_grace_s: seconds without viewers after which a session is paused.
         media_age_budget_ms: maximum delay, in milliseconds, that pacing may add to smooth out late chunks.
         jpeg_quality: quality of MJPEG and snapshots, from 1 (smallest) to 100 (best).
@@ -92,6 +94,7 @@ class ServerConfig:
     max_per_client: int | None = None
     admission: str = "capacity"
     lobby: str = "auto"
+    unload_after_s: float | None = None
     viewer_grace_s: float = 2.0
     media_age_budget_ms: float = 100.0
     jpeg_quality: int = 80
@@ -120,7 +123,7 @@ class ServerConfig:
             _check_number(name, getattr(self, name), above_zero=True)
         for name in ("viewer_grace_s", "media_age_budget_ms"):
             _check_number(name, getattr(self, name), above_zero=False)
-        for name in ("reconnect_grace_s", "turn_minutes"):
+        for name in ("reconnect_grace_s", "turn_minutes", "unload_after_s"):
             if getattr(self, name) is not None:
                 _check_number(name, getattr(self, name), above_zero=True)
         _check_integer("queue_limit", self.queue_limit, 0)

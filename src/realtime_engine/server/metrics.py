@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -57,9 +57,38 @@ class Metrics:
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(_Reader(sources))
 
+    def families(self) -> Iterator[Metric]:
+        """All metrics."""
+        yield from self._registry.collect()
+
     def text(self) -> bytes:
         """All metrics in the Prometheus text format."""
         return generate_latest(self._registry)
+
+
+def labelled_text(families: Mapping[str, Iterable[Metric]]) -> bytes:
+    """The metrics of several demos, by name, in the Prometheus text format; each sample has the label ``demo``."""
+    merged: dict[str, Metric] = {}
+    for demo, metrics in families.items():
+        for metric in metrics:
+            family = merged.setdefault(metric.name, Metric(metric.name, metric.documentation, metric.type))
+            family.samples += [sample._replace(labels={"demo": demo, **sample.labels}) for sample in metric.samples]
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collected(merged.values()))
+    return generate_latest(registry)
+
+
+def readiness(is_ready: bool) -> Metric:
+    """The metric of whether a model is ready."""
+    return _gauge("ready", "1 if the model is loaded and running", is_ready)
+
+
+class _Collected(Collector):
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics
 
 
 class _Reader(Collector):
@@ -68,7 +97,7 @@ class _Reader(Collector):
 
     def collect(self) -> Iterator[Metric]:
         host, loop, copies, sessions, admission, frames = self._sources
-        yield _gauge("ready", "1 if the model is loaded and running", host.state is EngineState.READY)
+        yield readiness(host.state is EngineState.READY)
         yield from _of_engine(host)
         yield from _of_loop(loop)
         yield from _of_copies(copies)

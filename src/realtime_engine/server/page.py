@@ -16,6 +16,7 @@ from .config import ServerConfig
 from .security import cookie_name, same_secret
 
 _PACKAGE = Path(__file__).parents[1]
+_GALLERY = "gallery.html"
 _DIRECTORIES = (_PACKAGE / "web", _PACKAGE.parents[1] / "web")
 
 POLICY = (
@@ -83,34 +84,53 @@ def prefix_of(demo: Demo) -> str:
 
 def install(app: FastAPI, demo: Demo, config: ServerConfig) -> None:
     """Add the pages to ``app``, after all routes: the mount at ``/`` matches every path that is left."""
-    framing = " ".join(["frame-ancestors 'self'", *config.allowed_origins])
+    framing = _framing(config)
     files = PageFiles(web_directory(), POLICY + framing)
     if config.token is not None:
-        app.get("/", include_in_schema=False)(_TokenLogin(config, config.token, files))
+        app.get("/", include_in_schema=False)(_TokenLogin(config, config.token, files, "index.html"))
     if demo.page is not None:
-        app.get(prefix_of(demo), include_in_schema=False)(_add_slash)
+        app.get(prefix_of(demo), include_in_schema=False)(add_slash)
         app.mount(prefix_of(demo), PageFiles(demo.page, framing))
     app.mount("/", files)
 
 
-async def _add_slash(request: Request) -> Response:
+def install_gallery(app: FastAPI, config: ServerConfig) -> None:
+    """Add the page of a gallery to ``app``, after all routes: the mount at ``/`` matches every path that is left."""
+    files = PageFiles(web_directory(), POLICY + _framing(config))
+
+    async def gallery(request: Request) -> Response:
+        return await files.get_response(_GALLERY, request.scope)
+
+    if config.token is not None:
+        app.get("/", include_in_schema=False)(_TokenLogin(config, config.token, files, _GALLERY))
+    for path in ("/", "/index.html"):
+        app.get(path, include_in_schema=False)(gallery)
+    app.mount("/", files)
+
+
+def _framing(config: ServerConfig) -> str:
+    return " ".join(["frame-ancestors 'self'", *config.allowed_origins])
+
+
+async def add_slash(request: Request) -> Response:
     """Relative links of the page need an address that ends with a slash."""
     query = f"?{request.url.query}" if request.url.query else ""
     return RedirectResponse(f"{request.url.path.rpartition('/')[2]}/{query}", 308)
 
 
 class _TokenLogin:
-    """Exchanges ``/?token=...`` for a cookie, so that the page does not handle the token."""
+    """Exchanges ``/?token=...`` for a cookie, so that the page, the file ``name``, does not handle the token."""
 
-    def __init__(self, config: ServerConfig, token: str, files: PageFiles) -> None:
+    def __init__(self, config: ServerConfig, token: str, files: PageFiles, name: str) -> None:
         self._is_framed = bool(config.allowed_origins)
         self._token = token
         self._files = files
+        self._name = name
 
     async def __call__(self, request: Request) -> Any:
         given = request.query_params.get("token")
         if given is None or not same_secret(given, self._token):
-            return await self._files.get_response("index.html", request.scope)
+            return await self._files.get_response(self._name, request.scope)
         rest = [(name, value) for name, value in request.query_params.multi_items() if name != "token"]
         response = RedirectResponse(f"./?{urlencode(rest)}" if rest else "./", 303)
         secure = request.url.scheme == "https"

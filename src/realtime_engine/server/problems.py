@@ -49,6 +49,8 @@ TITLES: Mapping[str, tuple[int, str]] = {
     "too-many": (429, "The client has too many sessions"),
     "internal": (500, "Internal server error"),
     "engine-failed": (500, "The model failed"),
+    "demo-failed": (503, "The demo failed"),
+    "unloaded": (503, "The demo is not loaded"),
     "loading": (503, "The model is loading"),
     "full": (503, "All sessions are in use"),
     "no-webrtc": (503, "WebRTC is currently unavailable"),

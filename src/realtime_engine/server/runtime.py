@@ -57,6 +57,7 @@ class Runtime:
         reachability: how WebRTC viewers can reach the server; ``None`` until it is known.
         totals: frame times over all sessions.
         recordings: storage of recordings; ``None`` if recording is disabled.
+        gallery: link to the gallery that has this demo, relative to its page; ``None`` outside of one.
         revision: hash of the demo's description and of the page, see :func:`~.revision.revision_of`.
     """
 
@@ -68,6 +69,7 @@ class Runtime:
         self.reachability: Reachability | None = None
         self.totals = FrameTotals(on_joined=SpanSender.exporting().send if config.otel else None)
         self.recordings = _recording_store(config)
+        self.gallery: str | None = None
         self.revision = revision_of(demo)
         self._options = options
         self._sessions: Sessions | None = None
@@ -166,6 +168,22 @@ class Runtime:
     def is_stalled(self) -> bool:
         """Whether the engine has not responded for ``stall_timeout_s``."""
         return self._sessions is not None and self._sessions.stalled_s > self.config.stall_timeout_s
+
+    @property
+    def running_sessions(self) -> list[DemoSession]:
+        """The sessions that are admitted and not ending, oldest first; none unless the engine is ready."""
+        return [] if self._sessions is None else self._sessions.all()
+
+    @property
+    def waiting(self) -> int:
+        """Number of clients in the waiting line."""
+        return 0 if self._admission is None else self._admission.waiting
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether the engine is loading, or has sessions or clients that wait for one."""
+        has_sessions = self._sessions is not None and self._sessions.occupied > 0
+        return self.host.state is EngineState.LOADING or has_sessions or self.waiting > 0
 
     def session(self, session_id: str, token: str | None, role: Role = Role.OWNER) -> DemoSession:
         """The session with this id, for a client whose token gives it this role or a higher one.

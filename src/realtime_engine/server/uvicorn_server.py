@@ -7,6 +7,7 @@ import logging
 import math
 import re
 import socket
+from collections.abc import Callable
 from typing import Any
 
 import uvicorn
@@ -32,7 +33,7 @@ class DemoServer(uvicorn.Server):
     On shutdown it ends the application's endless responses before it waits for open ones.
 
     Args:
-        app: from :func:`~realtime_engine.server.app.create_app`.
+        app: from :func:`~.app.create_app` or :func:`~.gallery.create_gallery_app`.
         config: names the address and the shutdown timeout.
         settings: additional settings of ``uvicorn.Config``, such as ``log_level``.
 
@@ -64,7 +65,7 @@ class DemoServer(uvicorn.Server):
                 },
             )
         )
-        self._runtime = app.state.runtime
+        self._end_streams: Callable[[], None] = app.state.end_streams
         for name in ("uvicorn.access", "uvicorn.error"):
             logging.getLogger(name).addFilter(hide_tokens)
         logging.getLogger("uvicorn.error").addFilter(hide_refused_handshakes)
@@ -88,7 +89,7 @@ class DemoServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End all streams, then wait for open responses."""
-        self._runtime.end_streams()
+        self._end_streams()
         await super().shutdown(sockets)
 
 

@@ -50,6 +50,7 @@ async def demo(request: Request) -> dict[str, Any]:
         "ice_transport_policy": "relay" if runtime.config.relay_only else "all",
         "webrtc_route": None if runtime.reachability is None else runtime.reachability.kind.value,
         "page": _page(runtime),
+        "gallery": runtime.gallery,
     }
 
 
