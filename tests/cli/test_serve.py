@@ -130,6 +130,16 @@ def test_several_demos_are_served_with_a_gallery(tmp_path: Path) -> None:
         assert running.interrupt() == 0
 
 
+async def test_an_interrupt_ends_several_demos_while_somebody_watches() -> None:
+    with Command("serve", "maze", "mirror", "--port", "0") as running:
+        running.get("demos/maze/api/demo")
+        running.wait_for_output("'maze' is ready")
+        async with RealtimeClient.connect(f"{running.url()}/demos/maze/", transport="mjpeg") as client:
+            await client.next_frame(TIMEOUT_S)
+            assert await asyncio.to_thread(running.interrupt) == 0
+        assert "Traceback" not in running.output
+
+
 def test_an_interrupt_ends_it_while_one_of_several_loads(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(SLOW)
     with Command("serve", "maze", "slow.py:demo", "--port", "0", cwd=tmp_path) as running:

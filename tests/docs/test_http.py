@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import httpx
+
+from realtime_engine.server import create_gallery_app
 from realtime_engine.server.problems import TITLES
 
-from ..server.support import in_process
+from ..server.support import in_process, paint_demo
 
 PAGE = (Path(__file__).parents[2] / "docs" / "http.md").read_text()
 
@@ -16,6 +19,7 @@ async def test_every_route_is_listed() -> None:
     listed = set(re.findall(r"^\| `(GET|POST|PATCH|DELETE) (/\S*)` \|", PAGE, re.MULTILINE))
     async with in_process() as served:
         paths = (await served.client.get("/openapi.json")).json()["paths"]
+    paths |= create_gallery_app([paint_demo()]).openapi()["paths"]
     assert listed == {(method.upper(), path) for path, methods in paths.items() for method in methods}
 
 
@@ -40,3 +44,11 @@ async def test_the_members_of_the_demo_and_of_a_session_are_listed() -> None:
     ]
     assert listed == list(demo)
     assert all(f'"{name}"' in PAGE for name in [*session, *session["links"]])
+
+
+async def test_the_members_of_a_demo_in_the_gallery_are_listed() -> None:
+    app = create_gallery_app([paint_demo()])
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+        (demo,) = (await client.get("/api/demos")).json()["demos"]
+    section = PAGE.partition("## Several demos")[2].partition("\n## ")[0]
+    assert all(f'"{name}"' in section for name in demo)

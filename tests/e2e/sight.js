@@ -66,6 +66,7 @@
 
   addEventListener("DOMContentLoaded", () => {
     const [video, image] = ["video", "image"].map((id) => document.getElementById(id));
+    if (!video) return; // the page of a gallery
     const count = () =>
       video.requestVideoFrameCallback(() => {
         sight.frames += 1;

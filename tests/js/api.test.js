@@ -36,6 +36,7 @@ for (const [address, root] of [
   ["http://a.example/demos/pond/nested/path/", "http://a.example/"],
   ["http://a.example/prefix/demos/pond/", "http://a.example/prefix/"],
   ["http://a.example/demos/outer/demos/pond/", "http://a.example/demos/outer/"],
+  ["http://a.example/demos/pond/demos/pond/", "http://a.example/demos/pond/"],
   ["http://a.example/demos/", "http://a.example/demos/"],
 ]) {
   test(`the root of ${address} is ${root}`, () => {
@@ -50,9 +51,22 @@ test("a custom page requests the demo from the root of the server", async () => 
     paths.push(path);
     return jsonResponse(200, { name: "maze" });
   });
-  replace(globalThis, "document", { baseURI: "http://host.example/prefix/demos/maze/" });
+  replace(globalThis, "document", { baseURI: "http://host.example/prefix/demos/maze/", querySelector: () => null });
   assert.equal((await getDemo()).name, "maze");
   assert.deepEqual(paths, ["/prefix/api/demo"]);
+});
+
+test("the page of a demo in a gallery declares its own folder as the root", async () => {
+  /** @type {string[]} */
+  const paths = [];
+  fakeFetch(({ path }) => {
+    paths.push(path);
+    return jsonResponse(200, { name: "maze" });
+  });
+  const meta = { getAttribute: () => "./" };
+  replace(globalThis, "document", { baseURI: "http://host.example/demos/maze/", querySelector: () => meta });
+  await getDemo();
+  assert.deepEqual(paths, ["/demos/maze/api/demo"]);
 });
 
 test("a request sends its token and its body as JSON", async () => {
@@ -163,7 +177,7 @@ test("without a place, a ticket is returned, with which the place is claimed", a
 });
 
 test("the URLs of a session are absolute, and carry the token where a header cannot", () => {
-  replace(globalThis, "document", { baseURI: "https://host.example/prefix/" });
+  replace(globalThis, "document", { baseURI: "https://host.example/prefix/", querySelector: () => null });
   const grant = new SessionGrant(GRANT);
   assert.equal(grant.whep.href, "https://host.example/api/sessions/s1/whep");
   assert.equal(grant.mjpeg.href, "https://host.example/api/sessions/s1/stream.mjpeg?token=secret");

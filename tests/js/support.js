@@ -99,7 +99,7 @@ export function settled() {
  * @param {(request: { method: string, path: string, headers: Record<string, string>, body: string | undefined }) => Response} respond
  */
 export function fakeFetch(respond) {
-  replace(globalThis, "document", { baseURI: "http://host.example/", hidden: false });
+  replace(globalThis, "document", { baseURI: "http://host.example/", querySelector: () => null, hidden: false });
   replace(globalThis, "fetch", async (/** @type {URL} */ url, /** @type {any} */ { method, headers, body, signal }) => {
     if (signal?.aborted) throw new DOMException("aborted", "AbortError");
     return respond({ method, path: new URL(url).pathname, headers, body });

@@ -73,6 +73,17 @@ async def test_the_gallery_shows_the_demos_without_loading_them() -> None:
             assert (await server.client.get(link)).status_code == 200
 
 
+async def test_the_page_of_a_demo_declares_that_its_api_is_below_it() -> None:
+    root = '<meta name="realtime-engine-root" content="./">'
+    async with served() as server:
+        for path in ("/demos/one/", "/demos/one/index.html"):
+            page = await server.client.get(path)
+            assert page.text.count(root) == 1 and page.headers["content-type"] == "text/html; charset=utf-8"
+            assert "script-src 'self'" in page.headers["content-security-policy"]
+        assert (await server.client.get("/demos/one/style.css")).status_code == 200
+        assert root not in (await server.client.get("/")).text
+
+
 async def test_each_demo_has_an_engine_and_limits_of_its_own() -> None:
     async with served() as server:
         await server.load("one")

@@ -484,7 +484,16 @@ export class SessionGrant {
 
 /** @param {string} link */
 function resolve(link) {
-  return new URL(link, rootOf(document.baseURI));
+  return new URL(link, serverRoot());
+}
+
+/**
+ * Returns the address below which the API is: as the page of a demo in a gallery declares it, otherwise that of
+ * {@link rootOf}.
+ */
+export function serverRoot() {
+  const declared = document.querySelector('meta[name="realtime-engine-root"]')?.getAttribute("content");
+  return declared ? new URL(declared, document.baseURI) : rootOf(document.baseURI);
 }
 
 /**

@@ -1,4 +1,4 @@
-import { rootOf } from "./api.js";
+import { serverRoot } from "./api.js";
 
 /**
  * A value of this tab that survives a reload. Where the browser denies storage, it lasts as long as the page.
@@ -37,7 +37,7 @@ class StoredValue {
 
   /** Two servers below different paths of one host share the storage. */
   get #key() {
-    return `realtime-engine:${rootOf(document.baseURI).pathname}:${this.#name}`;
+    return `realtime-engine:${serverRoot().pathname}:${this.#name}`;
   }
 }
 

@@ -61,14 +61,21 @@ def create_app(demo: Demo, config: ServerConfig | None = None, *, options: BaseM
         AttributeError: that module lacks the router.
         TypeError: the router is no ``fastapi.APIRouter``.
     """
-    runtime = Runtime(demo, config or ServerConfig(), options)
+    return build_app(demo, config or ServerConfig(), options)
+
+
+def build_app(
+    demo: Demo, config: ServerConfig, options: BaseModel | None = None, gallery: str | None = None
+) -> FastAPI:
+    """As :func:`create_app`, for a demo of the gallery at the link ``gallery``, relative to the demo's page."""
+    runtime = Runtime(demo, config, options, gallery)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with runtime.running():
             yield
 
-    app = bare_app(demo.title, runtime.config, lifespan)
+    app = bare_app(demo.title, config, lifespan)
     app.state.runtime = runtime
     app.state.end_streams = runtime.end_streams
     app.include_router(health.router)
@@ -76,7 +83,7 @@ def create_app(demo: Demo, config: ServerConfig | None = None, *, options: BaseM
         app.include_router(router, prefix="/api")
     if demo.routes is not None:
         app.include_router(_demo_router(demo.routes), prefix=page.prefix_of(demo) + "/api")
-    page.install(app, demo, runtime.config)
+    page.install(app, demo, config, in_gallery=gallery is not None)
     return app
 
 

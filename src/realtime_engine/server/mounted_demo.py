@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 from ..core.clock import NS_PER_S, Clock
 from ..core.errors import describe
 from ..infra.demo import Demo
-from .app import create_app
+from .app import build_app
 from .config import ServerConfig
 from .engine_host import EngineState
 from .metrics import readiness
@@ -286,9 +286,7 @@ class MountedDemo:
         return runtime is not None and runtime.has_lobby and bool(runtime.running_sessions)
 
     def _create_app(self) -> FastAPI:
-        app = create_app(self.demo, self._config)
-        app.state.runtime.gallery = "../../"
-        return app
+        return build_app(self.demo, self._config, gallery="../../")
 
 
 async def _live(app: FastAPI, started: asyncio.Future[None], stop: asyncio.Event) -> None:

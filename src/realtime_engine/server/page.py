@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from fastapi import FastAPI, Request
-from fastapi.responses import RedirectResponse, Response
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
@@ -17,6 +17,7 @@ from .security import cookie_name, same_secret
 
 _PACKAGE = Path(__file__).parents[1]
 _GALLERY = "gallery.html"
+_ROOT_IS_HERE = '<meta name="realtime-engine-root" content="./">'
 _DIRECTORIES = (_PACKAGE / "web", _PACKAGE.parents[1] / "web")
 
 POLICY = (
@@ -51,7 +52,7 @@ class PageFiles(StaticFiles):
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         """The file at ``path``, with the headers of the page."""
-        response = await super().get_response(path, scope)
+        response = await self._read(path, scope)
         if isinstance(response, RedirectResponse):  # to a folder, by the absolute address that the proxy has given
             query = f"?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else ""
             response.headers["Location"] = f"{path.rstrip('/').rpartition('/')[2]}/{query}"
@@ -63,6 +64,22 @@ class PageFiles(StaticFiles):
         if response.status_code == 200 and suffix in _TYPES:
             response.headers["Content-Type"] = _TYPES[suffix]
         return response
+
+    async def _read(self, path: str, scope: Scope) -> Response:
+        return await super().get_response(path, scope)
+
+
+class GalleryDemoFiles(PageFiles):
+    """The web client of a demo in a gallery, whose page declares that the API is below its own folder.
+
+    By its address alone, it could also be the custom page of a demo, whose API is at the root of the server.
+    """
+
+    async def _read(self, path: str, scope: Scope) -> Response:
+        if path not in (".", "index.html"):
+            return await super()._read(path, scope)
+        page = (web_directory() / "index.html").read_text(encoding="utf-8")
+        return HTMLResponse(page.replace("<head>", f"<head>\n  {_ROOT_IS_HERE}", 1))
 
 
 def web_directory() -> Path:
@@ -82,10 +99,10 @@ def prefix_of(demo: Demo) -> str:
     return f"/demos/{demo.name}"
 
 
-def install(app: FastAPI, demo: Demo, config: ServerConfig) -> None:
+def install(app: FastAPI, demo: Demo, config: ServerConfig, *, in_gallery: bool) -> None:
     """Add the pages to ``app``, after all routes: the mount at ``/`` matches every path that is left."""
     framing = _framing(config)
-    files = PageFiles(web_directory(), POLICY + framing)
+    files = (GalleryDemoFiles if in_gallery else PageFiles)(web_directory(), POLICY + framing)
     if config.token is not None:
         app.get("/", include_in_schema=False)(_TokenLogin(config, config.token, files, "index.html"))
     if demo.page is not None:

@@ -49,6 +49,7 @@ class Runtime:
         demo: the demo that is served.
         config: the settings of the server.
         options: passed to ``demo.build``; by default ``demo.options()``.
+        gallery: link to the gallery that has this demo, relative to its page; ``None`` outside of one.
 
     Attributes:
         demo: as given.
@@ -57,11 +58,11 @@ class Runtime:
         reachability: how WebRTC viewers can reach the server; ``None`` until it is known.
         totals: frame times over all sessions.
         recordings: storage of recordings; ``None`` if recording is disabled.
-        gallery: link to the gallery that has this demo, relative to its page; ``None`` outside of one.
+        gallery: as given.
         revision: hash of the demo's description and of the page, see :func:`~.revision.revision_of`.
     """
 
-    def __init__(self, demo: Demo, config: ServerConfig, options: BaseModel | None) -> None:
+    def __init__(self, demo: Demo, config: ServerConfig, options: BaseModel | None, gallery: str | None = None) -> None:
         self.demo = demo
         self.config = config
         self._host: EngineHost | None = None
@@ -69,7 +70,7 @@ class Runtime:
         self.reachability: Reachability | None = None
         self.totals = FrameTotals(on_joined=SpanSender.exporting().send if config.otel else None)
         self.recordings = _recording_store(config)
-        self.gallery: str | None = None
+        self.gallery = gallery
         self.revision = revision_of(demo)
         self._options = options
         self._sessions: Sessions | None = None
