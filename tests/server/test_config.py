@@ -108,3 +108,10 @@ def test_the_ice_settings_follow_from_the_configuration() -> None:
         public_address="203.0.113.5",
     )
     assert "north" not in repr(config)
+
+
+@pytest.mark.parametrize("value", [0, -1.0, float("nan"), "60"])
+def test_a_demo_is_unloaded_after_a_time_above_zero(value: object) -> None:
+    with pytest.raises(ValueError, match="unload_after_s must be a number above 0, got"):
+        ServerConfig(unload_after_s=value)  # type: ignore[arg-type]
+    assert ServerConfig().unload_after_s is None

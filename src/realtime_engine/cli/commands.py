@@ -188,7 +188,7 @@ def _log(path: str | None) -> ControlLog:
 
 
 def _demo_parameter(takes_several: bool) -> inspect.Parameter:
-    argument = typer.Argument(metavar="DEMO..." if takes_several else "DEMO", help=DEMO_HELP)
+    argument = typer.Argument(metavar="DEMO", help=DEMO_HELP)
     kind = list[str] if takes_several else str
     return inspect.Parameter("demo", inspect.Parameter.KEYWORD_ONLY, default=argument, annotation=kind)
 
