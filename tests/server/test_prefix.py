@@ -153,17 +153,6 @@ async def test_a_mounted_application_works_behind_a_proxy_that_names_a_prefix() 
             assert answer.status_code == 200
 
 
-async def test_the_prefix_of_a_proxy_comes_before_the_path_of_a_mount() -> None:
-    async with in_process() as inner:
-        parent = FastAPI()
-        parent.mount("/demo", inner.app)
-        transport = httpx.ASGITransport(parent)
-        headers = {"X-Forwarded-Prefix": "/site"}
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as client:
-            created = await client.post("/demo/api/sessions", json={})
-            assert created.headers["location"] == "/site/demo/" + created.json()["links"]["self"]
-
-
 async def test_an_application_that_was_not_started_says_how() -> None:
     parent = FastAPI()
     parent.mount(PREFIX, create_app(paint_demo(), ServerConfig()))

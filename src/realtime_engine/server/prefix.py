@@ -72,11 +72,7 @@ class PathPrefix:
         """Handle a request below its prefix."""
         if scope["type"] != "lifespan" and not scope.get("root_path"):
             prefix = self._prefix_of(scope)
-            mount: str = scope.get("root_path", "")
-            is_applied = mount == prefix or mount.startswith(
-                prefix + "/"
-            )  # by the application in which this is mounted
-            if prefix and not is_applied:
+            if prefix:
                 path: str = scope["path"]
                 if path == prefix and scope["type"] == "http":  # relative links of the page need the slash
                     query = scope["query_string"].decode("latin-1")
@@ -84,7 +80,7 @@ class PathPrefix:
                     await RedirectResponse(target, 308)(scope, receive, send)
                     return
                 is_whole = path.startswith(prefix + "/")
-                scope = {**scope, "root_path": prefix + mount, "path": path if is_whole else prefix + path}
+                scope = {**scope, "root_path": prefix, "path": path if is_whole else prefix + path}
         await self._app(scope, receive, send)
 
     def _prefix_of(self, scope: Scope) -> str:
