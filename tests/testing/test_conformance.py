@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from realtime_engine import AdmissionError, ComposedEngine, Lane, ReplicaEngine, SessionInit
 from realtime_engine.examples import CpuReferenceEngine, CpuStageModel
-from realtime_engine.testing import EngineCase, FaultyModel, ScriptedEngine, check_engine
+from realtime_engine.testing import ConformanceError, EngineCase, FaultyModel, ScriptedEngine, check_engine
 from realtime_engine.testing.conformance import CHECKS
 
 HEAVY = ("prompt", "a castle", "the sea")  # of different length, which is all that the toy looks at
@@ -79,6 +80,57 @@ def test_good_plain_engines_pass(make):
 
 def test_every_promised_check_is_there():
     assert CHECKS.keys() >= PROMISED
+
+
+def test_all_failures_are_reported_together():
+    with pytest.raises(ConformanceError) as raised:
+        check_engine(EngineCase(make_engine=lambda n: ComposedEngine(LeaksBetweenRows(n))))
+    failed = raised.value.failures
+    assert {"solo_equals_batched", "lossless_join", "replica_parity"} <= failed.keys()
+    assert f"{len(failed)} of {len(CHECKS)} checks failed" in str(raised.value)
+    for name, error in failed.items():
+        assert f"{name}: {error}" in str(raised.value)
+    assert raised.value.__cause__ is next(iter(failed.values()))
+
+
+class Raises(ScriptedEngine):
+    def step(self, due):
+        raise ZeroDivisionError("a sum of no frames")
+
+
+def test_what_an_engine_raises_is_reported_with_its_traceback():
+    with pytest.raises(ConformanceError) as raised:
+        check_engine(EngineCase(make_engine=Raises, skip=frozenset(CHECKS) - {"manifest", "row_reuse"}))
+    assert raised.value.failures.keys() == {"manifest", "row_reuse"}
+    assert str(raised.value).count('raise ZeroDivisionError("a sum of no frames")') == 2
+
+
+def test_each_check_writes_a_line_when_it_begins(capsys):
+    seen = []
+
+    def make(max_sessions: int) -> ScriptedEngine:
+        seen.append(capsys.readouterr().err)
+        return Repeats(max_sessions)
+
+    with pytest.raises(ConformanceError):
+        check_engine(EngineCase(make_engine=make, skip=frozenset(CHECKS) - {"manifest", "admission"}))
+    assert seen[0] == "check_engine 1/2 manifest ... "
+    assert re.search(r"FAILED \(\d+\.\d s\)\ncheck_engine 2/2 admission \.\.\. $", seen[1])
+
+
+@pytest.mark.parametrize("steps", [3, 4.0, True])
+def test_too_few_steps_are_refused(steps):
+    with pytest.raises(ValueError, match=r"EngineCase\.steps must be an integer of at least 4, got"):
+        EngineCase(make_engine=ScriptedEngine, steps=steps)
+
+
+def test_a_leak_beyond_the_steps_is_found_with_more_of_them():
+    def make(max_sessions: int) -> ComposedEngine:
+        return ComposedEngine(LeaksFromTheSixthChunk(max_sessions))
+
+    check_engine(EngineCase(make_engine=make, steps=6))
+    with pytest.raises(AssertionError, match="chunk 6 differs"):
+        check_engine(EngineCase(make_engine=make, steps=7))
 
 
 def test_checks_can_be_skipped_by_name_and_a_wrong_name_is_refused():
@@ -213,6 +265,49 @@ class EncodesForEveryOtherRow(Toy):
             self.prompt[(row + 1) % self.size] = self.prompt[row]
 
 
+class LeaksFromTheSixthChunk(Toy):
+    """A window of six chunks, kept beside those of the other rows: the seventh chunk of a row reads its neighbour's."""
+
+    def __init__(self, max_sessions: int) -> None:
+        super().__init__(max_sessions)
+        self.ages = np.zeros(max_sessions, int)
+
+    def seed(self, rows: Mapping[int, Mapping[str, Any]]) -> None:
+        super().seed(rows)
+        for row in rows:
+            self.ages[row] = 0
+
+    def hot(self, batch) -> None:
+        super().hot(batch)
+        for row in batch.rows_in_order():
+            if self.ages[row] >= 6:
+                batch.data["state"][row] += self.state[(row + 1) % self.size] / 1024
+            self.ages[row] += 1
+
+
+class KeepsTheWindowOfAUsedRow(Toy):
+    """A session reads the end of its row's window from its seventh chunk on, and attaching does not clear it."""
+
+    def __init__(self, max_sessions: int) -> None:
+        super().__init__(max_sessions)
+        self.windows: list[list[float]] = [[] for _ in range(max_sessions)]
+        self.ages = np.zeros(max_sessions, int)
+
+    def seed(self, rows: Mapping[int, Mapping[str, Any]]) -> None:
+        super().seed(rows)
+        for row in rows:
+            self.ages[row] = 0
+
+    def hot(self, batch) -> None:
+        super().hot(batch)
+        for row in batch.rows_in_order():
+            window = self.windows[row]
+            if self.ages[row] >= 6 and len(window) >= 12:
+                batch.data["state"][row] += window[-12]
+            window.append(self.state[row])
+            self.ages[row] += 1
+
+
 class SeedsOverAUsedRow(Toy):
     """Row state survives detach, and seeding adds to it."""
 
@@ -245,6 +340,8 @@ class ClearsTheWholeArena(Toy):
 BROKEN_MODELS = {
     LeaksBetweenRows: "batch of three against alone",
     LeaksIntoTheNextRow: "batch of three against alone",
+    LeaksFromTheSixthChunk: "batch of three against alone: chunk 6 differs",
+    KeepsTheWindowOfAUsedRow: "used row against a fresh engine: chunk 6 differs",
     SharesItsWorkspace: "changed after it was returned",
     SharesAWorkspaceThatIsNoArray: "changed after it was returned",
     Broadcasts: "same chunk",

@@ -8,16 +8,18 @@ One call, in a script or in a test::
         check_engine(EngineCase(make_engine=lambda max_sessions: ComposedEngine(MyModel(max_sessions))))
 
 Each check builds its own engines with ``make_engine`` and raises :class:`AssertionError`, which names the broken
-promise and how it was noticed.
+promise and how it was noticed. :func:`check_engine` runs all of them, writes one line per check to stderr, and reports
+the failures together.
 """
 
 from __future__ import annotations
 
 import copy
+import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -25,141 +27,67 @@ from ..core.composed import ComposedEngine
 from ..core.contract import AdmissionError, RealtimeInterface, SessionInit, StepResult
 from ..core.errors import StepFailure, describe
 from ..core.replica import ReplicaEngine
-from ..core.values import same_value
+from .engine_case import Drive, EngineCase, assert_same, name_of, run
 from .faults import FaultPlan
 
 _ENCODE_DEADLINE_S = 5.0
 
-__all__ = ["CHECKS", "EngineCase", "check_engine"]
+__all__ = ["CHECKS", "ConformanceError", "check_engine"]
 
 
-def _default_context(index: int) -> dict[str, Any]:
-    return {"seed": index + 1}
-
-
-def _default_conditioning(index: int, step: int) -> dict[str, Any]:
-    return {"move": (index + step) % 3 - 1}
-
-
-@dataclass(frozen=True)
-class EngineCase:
-    """An engine for the suite.
+class ConformanceError(AssertionError):
+    """An engine does not pass all checks; the text lists each failed check with its reason.
 
     Attributes:
-        make_engine: builds a new engine for this many sessions; called with 1, 2 and 3.
-        context: index of a session -> attach context; different indices must give different output.
-        conditioning: index of a session, number of the step -> conditioning.
-        heavy: a heavy key and two different values for it; ``None`` skips the check of heavy changes.
-        make_faulty: like ``make_engine``, with a fault plan in front of the model, for the check of failures:
-            ``lambda n, plan: ComposedEngine(FaultyModel(MyModel(n), plan))``. ``None`` skips that check.
-        same: whether two outputs are equal; by default bit for bit. A model whose output depends on the batch size
-            within a tolerance needs a function that allows for it.
-        rollout_chunks: chunks after which a rollout ends; ``None`` skips the check of ends. The other checks take up to
-            60 steps: check shorter rollouts in a case of their own, ``skip=frozenset(CHECKS) - {"rollout_end"}``.
-        skip: names of checks that do not apply, each the function's name without ``check_``.
+        failures: what each failed check raised, by its name.
     """
 
-    make_engine: Callable[[int], RealtimeInterface]
-    context: Callable[[int], Mapping[str, Any]] = _default_context
-    conditioning: Callable[[int, int], Mapping[str, Any]] = _default_conditioning
-    heavy: tuple[str, Any, Any] | None = None
-    make_faulty: Callable[[int, FaultPlan], RealtimeInterface] | None = None
-    same: Callable[[Any, Any], bool] = same_value
-    rollout_chunks: int | None = None
-    skip: frozenset[str] = field(default_factory=frozenset)
+    def __init__(self, failures: Mapping[str, Exception], checks: int) -> None:
+        self.failures = dict(failures)
+        reasons = "".join(f"\n\n{name}: {_reason(error)}" for name, error in self.failures.items())
+        super().__init__(f"{len(self.failures)} of {checks} checks failed:{reasons}")
+
+
+def _reason(error: Exception) -> str:
+    """The broken promise, or the traceback of what an engine raised instead."""
+    return str(error) if isinstance(error, AssertionError) else "".join(traceback.format_exception(error)).rstrip()
 
 
 def check_engine(case: EngineCase) -> list[str]:
-    """Run every check and return their names. Raises :class:`AssertionError` at the first broken promise."""
+    """Run every check and return their names. Each check writes a line to stderr.
+
+    Raises:
+        ConformanceError: one or more checks failed; an :class:`AssertionError` that lists them all.
+        ValueError: ``case.skip`` names an unknown check.
+    """
     unknown = case.skip - CHECKS.keys()
     if unknown:
         raise ValueError(f"EngineCase.skip names no check: {sorted(unknown)}; there are {sorted(CHECKS)}")
-    ran = []
-    for name, check in CHECKS.items():
-        if name not in case.skip:
-            check(case)
-            ran.append(name)
+    ran = [name for name in CHECKS if name not in case.skip]
+    failures: dict[str, Exception] = {}
+    for number, name in enumerate(ran, 1):
+        _progress(f"check_engine {number}/{len(ran)} {name} ... ")
+        began = time.monotonic()
+        try:
+            CHECKS[name](case)
+        except Exception as error:  # a check may fail by whatever the engine raises; the others run all the same
+            failures[name] = error
+        _progress(f"{'FAILED' if name in failures else 'ok'} ({time.monotonic() - began:.1f} s)\n")
+    if failures:
+        raise ConformanceError(failures, len(ran)) from next(iter(failures.values()))
     return ran
 
 
-class Drive:
-    """Steps an engine and collects the chunks of each session.
-
-    Sessions are identified by an index; each has its own count of steps, so that a session gets the same conditioning
-    alone and in a batch.
-    """
-
-    def __init__(self, case: EngineCase, engine: RealtimeInterface) -> None:
-        self._case = case
-        self._steps: dict[int, int] = {}
-        self.engine = engine
-        self.outputs: dict[int, list[Any]] = {}
-
-    def attach(self, *indices: int, **extra: Any) -> None:
-        for index in indices:
-            self.engine.attach(SessionInit(name_of(index), {**self._case.context(index), **extra}))
-            self._steps[index] = 0
-            self.outputs[index] = []
-
-    def step(self, *indices: int, **extra: Any) -> list[int]:
-        """Advance these sessions; returns the sessions whose chunks were returned."""
-        due = {name_of(i): {**self._case.conditioning(i, self._steps[i]), **extra} for i in indices}
-        for index in indices:
-            self._steps[index] += 1
-        return self._take(due)
-
-    def flush(self) -> list[int]:
-        return self._take({})
-
-    def detach(self, *indices: int) -> None:
-        for index in indices:
-            self.engine.detach(name_of(index))
-
-    def hold(self, *indices: int, **extra: Any) -> list[int]:
-        """Like :meth:`step`, with the conditioning of step 0 each time, so that a chunk depends on its age alone."""
-        return self._take({name_of(i): {**self._case.conditioning(i, 0), **extra} for i in indices})
-
-    def hold_each(self, extras: Mapping[int, Mapping[str, Any]]) -> list[int]:
-        """Like :meth:`hold`, with additional conditioning for each session."""
-        return self._take({name_of(i): {**self._case.conditioning(i, 0), **extra} for i, extra in extras.items()})
-
-    def _take(self, due: Mapping[str, Mapping[str, Any]]) -> list[int]:
-        return self.keep(self.engine.step(due))
-
-    def keep(self, results: list[StepResult]) -> list[int]:
-        """Collect results and finalize them; returns their sessions."""
-        came = [int(result.session_id.removeprefix("session-")) for result in results]
-        assert len(set(came)) == len(came), f"step() returned two chunks of one session: {came}"
-        for index, result in zip(came, results, strict=True):
-            self.outputs[index].append(result.output)
-        self.engine.finalize([result.session_id for result in results])
-        return came
-
-
-def name_of(index: int) -> str:
-    return f"session-{index}"
-
-
-def _run(case: EngineCase, engine: RealtimeInterface, indices: tuple[int, ...], steps: int) -> dict[int, list[Any]]:
-    drive = Drive(case, engine)
-    drive.attach(*indices)
-    for _ in range(steps):
-        drive.step(*indices)
-    drive.flush()
-    return drive.outputs
-
-
-def _assert_same(case: EngineCase, got: list[Any], wanted: list[Any], promise: str) -> None:
-    assert len(got) == len(wanted), f"{promise}: {len(got)} chunks instead of {len(wanted)}"
-    for step, (left, right) in enumerate(zip(got, wanted, strict=True)):
-        assert case.same(left, right), f"{promise}: chunk {step} differs"
+def _progress(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()
 
 
 def check_manifest(case: EngineCase) -> None:
     """``manifest()`` is stable and declares the requested capacity and the shape of the chunks."""
     engine = case.make_engine(2)
     before = engine.manifest()
-    outputs = _run(case, engine, (0,), steps=2)[0]
+    outputs = run(case, engine, (0,), steps=2)[0]
     assert outputs, "no chunk came out of two steps: does the last stage fill batch.outputs[session_id]?"
     for output in outputs:
         shape = getattr(output, "shape", None)
@@ -172,17 +100,17 @@ def check_manifest(case: EngineCase) -> None:
 
 def check_distinct(case: EngineCase) -> None:
     """Different sessions get different output: nothing is broadcast over the batch."""
-    outputs = _run(case, case.make_engine(2), (0, 1), steps=3)
+    outputs = run(case, case.make_engine(2), (0, 1), steps=3)
     for step, (left, right) in enumerate(zip(outputs[0], outputs[1], strict=True)):
         assert not case.same(left, right), f"two sessions with different contexts got the same chunk {step}"
 
 
 def check_solo_equals_batched(case: EngineCase) -> None:
     """A session's chunks do not depend on the rest of the batch: no state leaks between rows."""
-    together = _run(case, case.make_engine(3), (0, 1, 2), steps=4)
+    together = run(case, case.make_engine(3), (0, 1, 2), case.steps)
     for index in (0, 1, 2):
-        alone = _run(case, case.make_engine(3), (index,), steps=4)
-        _assert_same(case, together[index], alone[index], f"session {index} in a batch of three against alone")
+        alone = run(case, case.make_engine(3), (index,), case.steps)
+        assert_same(case, together[index], alone[index], f"session {index} in a batch of three against alone")
 
 
 def check_outputs_not_aliased(case: EngineCase) -> None:
@@ -219,8 +147,8 @@ def check_admission(case: EngineCase) -> None:
     for _ in range(2):
         drive.step(0, 1)
     drive.flush()
-    alone = _run(case, case.make_engine(2), (0,), steps=4)
-    _assert_same(case, drive.outputs[0], alone[0], "a session that was attached twice")
+    alone = run(case, case.make_engine(2), (0,), steps=4)
+    assert_same(case, drive.outputs[0], alone[0], "a session that was attached twice")
     try:
         drive.engine.attach(SessionInit(name_of(2), case.context(2)))
     except AdmissionError:
@@ -246,23 +174,23 @@ def check_unknown_and_absent(case: EngineCase) -> None:
         drive.step(1)
     drive.flush()
     for index in (0, 1):
-        alone = _run(case, case.make_engine(2), (index,), steps=3)
-        _assert_same(case, drive.outputs[index], alone[index], f"session {index}, stepped while the other rested")
+        alone = run(case, case.make_engine(2), (index,), steps=3)
+        assert_same(case, drive.outputs[index], alone[index], f"session {index}, stepped while the other rested")
 
 
 def check_row_reuse(case: EngineCase) -> None:
     """A reused row starts from a fresh state."""
     drive = Drive(case, case.make_engine(1))
     drive.attach(0)
-    for _ in range(3):
+    for _ in range(case.steps):
         drive.step(0)
     drive.detach(0)
     drive.attach(1)
-    for _ in range(3):
+    for _ in range(case.steps):
         drive.step(1)
     drive.flush()
-    fresh = _run(case, case.make_engine(1), (1,), steps=3)
-    _assert_same(case, drive.outputs[1], fresh[1], "a session in a used row against a fresh engine")
+    fresh = run(case, case.make_engine(1), (1,), case.steps)
+    assert_same(case, drive.outputs[1], fresh[1], "a session in a used row against a fresh engine")
 
 
 def check_warm_up(case: EngineCase) -> None:
@@ -283,31 +211,33 @@ def check_warm_up(case: EngineCase) -> None:
 def check_lossless_join(case: EngineCase) -> None:
     """A session that joins neither costs the others a chunk nor changes one."""
     drive = Drive(case, case.make_engine(2))
+    half = case.steps // 2
     drive.attach(0)
-    for _ in range(3):
+    for _ in range(half):
         drive.step(0)
     drive.attach(1)
-    for _ in range(3):
+    for _ in range(half):
         drive.step(0, 1)
     drive.flush()
-    for index, steps in ((0, 6), (1, 3)):
-        alone = _run(case, case.make_engine(2), (index,), steps)
-        _assert_same(case, drive.outputs[index], alone[index], f"session {index} around a join")
+    for index, steps in ((0, 2 * half), (1, half)):
+        alone = run(case, case.make_engine(2), (index,), steps)
+        assert_same(case, drive.outputs[index], alone[index], f"session {index} around a join")
 
 
 def check_lossless_detach(case: EngineCase) -> None:
     """A session that is detached neither costs the others a chunk nor changes one."""
     drive = Drive(case, case.make_engine(3))
+    half = case.steps // 2
     drive.attach(0, 1, 2)
-    for _ in range(3):
+    for _ in range(half):
         drive.step(0, 1, 2)
     drive.detach(1)
-    for _ in range(3):
+    for _ in range(half):
         drive.step(0, 2)
     drive.flush()
     for index in (0, 2):
-        alone = _run(case, case.make_engine(3), (index,), steps=6)
-        _assert_same(case, drive.outputs[index], alone[index], f"session {index} around another's detach")
+        alone = run(case, case.make_engine(3), (index,), 2 * half)
+        assert_same(case, drive.outputs[index], alone[index], f"session {index} around another's detach")
 
 
 def check_heavy_change(case: EngineCase) -> None:
@@ -333,7 +263,7 @@ def check_heavy_change(case: EngineCase) -> None:
             time.sleep(0.001)  # an encode on a thread of the engine's own needs its time
     changed.flush()
     steady.flush()
-    _assert_same(case, changed.outputs[1], steady.outputs[1], "a bystander of a heavy change")
+    assert_same(case, changed.outputs[1], steady.outputs[1], "a bystander of a heavy change")
 
 
 def _differ(case: EngineCase, left: list[Any], right: list[Any]) -> bool:
@@ -360,9 +290,9 @@ def check_late_decode(case: EngineCase) -> None:
         drive.step(0, 2)
     drive.flush()
     for index in (0, 2):
-        alone = _run(case, case.make_engine(3), (index,), steps=5)
+        alone = run(case, case.make_engine(3), (index,), steps=5)
         promise = f"session {index} when a chunk's DEFERRED comes after the next chunk's HOT"
-        _assert_same(case, drive.outputs[index], alone[index], promise)
+        assert_same(case, drive.outputs[index], alone[index], promise)
 
 
 def check_failure_boundary(case: EngineCase) -> None:
@@ -407,7 +337,7 @@ def _check_failure(case: EngineCase, event: str, order: Callable[[FaultPlan], No
     clean.flush()
     for index in (0, 1):
         got = drive.outputs[index]
-        _assert_same(case, got, clean.outputs[index][: len(got)], f"session {index} around {event}")
+        assert_same(case, got, clean.outputs[index][: len(got)], f"session {index} around {event}")
         assert len(got) >= 4, f"session {index} lost {4 - len(got)} of 4 chunks to {event}"
     return plan
 
@@ -420,7 +350,7 @@ def check_rollout_end(case: EngineCase) -> None:
     first = _run_to_end(case, engine)
     engine.detach(name_of(0))
     again = _run_to_end(case, engine)
-    _assert_same(case, again, first, "the rollout of a session that attached again after its end")
+    assert_same(case, again, first, "the rollout of a session that attached again after its end")
 
 
 def _run_to_end(case: EngineCase, engine: RealtimeInterface) -> list[Any]:
@@ -443,10 +373,10 @@ def _run_to_end(case: EngineCase, engine: RealtimeInterface) -> list[Any]:
 
 def check_replica_parity(case: EngineCase) -> None:
     """The batched engine gives the same output as one engine per session."""
-    batched = _run(case, case.make_engine(3), (0, 1, 2), steps=4)
-    replicas = _run(case, ReplicaEngine(lambda: case.make_engine(1), max_sessions=3), (0, 1, 2), steps=4)
+    batched = run(case, case.make_engine(3), (0, 1, 2), case.steps)
+    replicas = run(case, ReplicaEngine(lambda: case.make_engine(1), max_sessions=3), (0, 1, 2), case.steps)
     for index in (0, 1, 2):
-        _assert_same(case, batched[index], replicas[index], f"session {index} batched against a replica of its own")
+        assert_same(case, batched[index], replicas[index], f"session {index} batched against a replica of its own")
 
 
 CHECKS: dict[str, Callable[[EngineCase], None]] = {
