@@ -34,6 +34,11 @@ def blocks() -> list[str]:
     return re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
 
 
+def block_with(text: str) -> str:
+    """The first block that contains a text."""
+    return next(block for block in blocks() if text in block)
+
+
 def commands() -> list[list[str]]:
     return [line.split()[1:] for line in re.findall(r"^    (realtime-engine .*)$", PAGE.read_text(), re.MULTILINE)]
 
@@ -122,14 +127,16 @@ def test_every_kind_of_edge_is_listed_with_its_members() -> None:
 
 def test_the_suite_accepts_the_inputs_shown(folder: Path) -> None:
     more = re.findall(r"`EngineCase\(\.\.\., (context=.*?)\)`", PAGE.read_text(), re.DOTALL)
-    test = blocks()[1].replace("EngineCase(\n", f"EngineCase(\n            {' '.join(more[0].split())},\n")
+    test = block_with("from my_demo import Pond").replace(
+        "EngineCase(\n", f"EngineCase(\n            {' '.join(more[0].split())},\n"
+    )
     (folder / "test_pond.py").write_text(test)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", "test_pond.py"]
     assert "1 passed" in run(command, folder).stdout
 
 
 def test_the_suite_runs_as_shown(folder: Path) -> None:
-    (folder / "test_pond.py").write_text(blocks()[1])
+    (folder / "test_pond.py").write_text(block_with("from my_demo import Pond"))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", "test_pond.py"]
     ended = run(command, folder)
     assert ended.returncode == 0, ended.stdout
@@ -137,7 +144,7 @@ def test_the_suite_runs_as_shown(folder: Path) -> None:
 
 
 def test_the_client_runs_as_shown(folder: Path, url: str) -> None:
-    script = blocks()[2]
+    script = block_with("RealtimeClient.connect(")
     assert "http://127.0.0.1:8000" in script
     (folder / "bot.py").write_text(script.replace("http://127.0.0.1:8000", url))
     ended = run([sys.executable, "bot.py"], folder)
@@ -147,7 +154,7 @@ def test_the_client_runs_as_shown(folder: Path, url: str) -> None:
 def test_the_options_become_flags(folder: Path) -> None:
     """The block on options replaces the last line of the demo."""
     first = blocks()[0]
-    (folder / "my_demo.py").write_text(first[: first.index("demo = Demo(")] + blocks()[3])
+    (folder / "my_demo.py").write_text(first[: first.index("demo = Demo(")] + block_with("class Options"))
     arguments = commands()[1]
     assert arguments[-2:] == ["--max-sessions", "8"]
     with Command(*arguments, "--port", "0", cwd=folder) as running:
