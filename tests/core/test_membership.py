@@ -18,6 +18,7 @@ from realtime_engine import (
     InboxMsg,
     Outbox,
     Rejected,
+    RejectionCode,
     Reset,
     ResetDone,
     ServeMonitor,
@@ -110,7 +111,7 @@ async def test_every_message_is_answered_once_with_its_epoch(loop: Loop) -> None
 async def test_messages_to_a_session_that_is_not_attached_are_rejected(loop: Loop) -> None:
     loop.take(Action("a"), SetActive("a", False), Reset("a"), Detach("a"))
     reason = "session 'a' is not attached"
-    assert await loop.sent() == [Rejected("a", reason)] * 3 + [Detached("a")]
+    assert await loop.sent() == [Rejected("a", reason, RejectionCode.NOT_ATTACHED)] * 3 + [Detached("a")]
     assert loop.monitor.rejected == 3
 
 
@@ -118,7 +119,7 @@ async def test_a_loop_that_stops_admits_and_resets_no_session(loop: Loop) -> Non
     loop.take(Attach("a"))
     loop.is_stopping = True
     loop.take(Reset("a"), Attach("b"), SetActive("a", False), Detach("a"))
-    refused = Rejected("a", "the engine is stopping", epoch=1)
+    refused = Rejected("a", "the engine is stopping", RejectionCode.STOPPING, epoch=1)
     assert await loop.sent() == [
         Attached("a", epoch=1),
         refused,

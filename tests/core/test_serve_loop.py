@@ -32,6 +32,7 @@ from realtime_engine.core.messages import (
     Failed,
     Finished,
     Rejected,
+    RejectionCode,
     ResetDone,
 )
 from realtime_engine.testing import FaultPlan, FaultyEngine, FaultyModel, ScriptedEngine
@@ -100,12 +101,12 @@ def test_an_attach_that_raises_is_rejected_and_leaves_nothing_behind() -> None:
     plan.fail("attach", OSError("no memory"))
     with Served(engine) as served:
         served.do(Attach("a"))
-        assert served.events("a") == [Rejected("a", "OSError: no memory")]
+        assert served.events("a") == [Rejected("a", "attach() raised OSError: no memory", RejectionCode.MODEL_ERROR)]
         served.do(Attach("a"))
         assert served.events("a")[-1] == Attached("a", epoch=1)
 
 
-def test_a_seed_that_fails_rejects_only_its_own_session() -> None:
+def test_a_seed_that_fails_rejects_only_its_own_session(caplog: pytest.LogCaptureFixture) -> None:
     plan = FaultPlan()
     with Served(ComposedEngine(FaultyModel(EchoModel(3), plan), pipeline=False)) as served:
         attach_all(served, "a")
@@ -115,7 +116,9 @@ def test_a_seed_that_fails_rejects_only_its_own_session() -> None:
         served.pump(3)
         assert len(served.chunks("a")) == before + 4
         assert served.events("b") == [Attached("b", epoch=1)] and len(served.chunks("b")) >= 3
-        assert served.events("c") == [Rejected("c", "ValueError: bad seed", epoch=1)]
+        reason = "seed() raised ValueError: bad seed"
+        assert served.events("c") == [Rejected("c", reason, RejectionCode.INVALID_CONTEXT, epoch=1)]
+        assert "Traceback" in caplog.text and "fault" in caplog.text
         assert served.engine.slot_of("c") is None
         served.do(Action("c", {}))
         assert isinstance(served.events("c")[-1], Rejected)
@@ -316,7 +319,7 @@ def test_a_reset_that_loses_its_session_ends_it_with_one_event() -> None:
         plan.fail("attach", RuntimeError("gone"), session_id="a")
         served.do(Reset("a"))
         served.pump(2)
-        assert served.events("a")[1:] == [Failed("a", "RuntimeError: gone", fatal=True, epoch=1)]
+        assert served.events("a")[1:] == [Failed("a", "reset() raised RuntimeError: gone", fatal=True, epoch=1)]
         served.do(Attach("a"))
         assert served.events("a")[-1] == Attached("a", epoch=2)
         assert len(served.chunks("b")) == 5
@@ -329,7 +332,7 @@ def test_a_seed_that_fails_after_a_reset_ends_the_session() -> None:
         plan.fail("seed", ValueError("bad"), session_id="0", times=2)
         served.do(Reset("a"))
         served.pump(3)
-        assert served.events("a")[1:] == [Failed("a", "ValueError: bad", fatal=True, epoch=2)]
+        assert served.events("a")[1:] == [Failed("a", "seed() raised ValueError: bad", fatal=True, epoch=2)]
         assert served.engine.slot_of("a") is None
         assert [chunk.seq for chunk in served.chunks("b")] == list(range(len(served.chunks("b"))))
 

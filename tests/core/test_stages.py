@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import logging
-
 import pytest
 
 from realtime_engine import (
@@ -144,11 +142,18 @@ def test_outputs_that_are_not_keyed_by_session_are_a_failure(fill):
         engine.step({"a": {}})
 
 
-def test_a_model_without_outputs_is_logged_once(caplog):
-    engine = ComposedEngine(Odd(lambda batch: None), pipeline=False)
+@pytest.mark.parametrize("pipeline", [False, True])
+def test_a_model_without_outputs_fails_each_session_at_once(pipeline):
+    engine = ComposedEngine(Odd(lambda batch: None), pipeline=pipeline)
     engine.attach(SessionInit("a", {}))
-    with caplog.at_level(logging.WARNING):
-        for _ in range(100):
-            assert engine.step({"a": {}}) == []
-    (line,) = caplog.messages
-    assert "Odd has filled no batch.outputs[session_id] in 30 steps" in line
+    engine.attach(SessionInit("b", {}))
+    if pipeline:
+        assert engine.step({"a": {}, "b": {}}) == []
+    for _ in range(2):
+        with pytest.raises(StepFailure) as failure:
+            engine.step({"a": {}, "b": {}})
+        assert failure.value.failures.keys() == {"a", "b"}
+        expected = (
+            "the stages of Odd filled no batch.outputs['b'] (row 1): the last stage sets a chunk for every session"
+        )
+        assert expected in str(failure.value.failures["b"])

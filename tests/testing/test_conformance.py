@@ -98,11 +98,12 @@ class Raises(ScriptedEngine):
         raise ZeroDivisionError("a sum of no frames")
 
 
-def test_what_an_engine_raises_is_reported_with_its_traceback():
+def test_what_an_engine_raises_is_reported_with_its_place():
     with pytest.raises(ConformanceError) as raised:
         check_engine(EngineCase(make_engine=Raises, skip=frozenset(CHECKS) - {"manifest", "row_reuse"}))
     assert raised.value.failures.keys() == {"manifest", "row_reuse"}
-    assert str(raised.value).count('raise ZeroDivisionError("a sum of no frames")') == 2
+    assert str(raised.value).count("raised ZeroDivisionError: a sum of no frames (") == 2
+    assert "test_conformance.py:" in str(raised.value)
 
 
 def test_each_check_writes_a_line_when_it_begins(capsys):
@@ -634,7 +635,11 @@ class AnnouncesAnotherShape(Toy):
 
 
 @pytest.mark.parametrize(
-    ("model", "promise"), [(MakesNothing, "does the last stage fill"), (AnnouncesAnotherShape, "chunk_shape is")]
+    ("model", "promise"),
+    [
+        (MakesNothing, r"MakesNothing filled no batch.outputs\['session-0'\] \(row 0\)"),
+        (AnnouncesAnotherShape, "chunk_shape is"),
+    ],
 )
 def test_a_model_that_shows_nothing_or_something_else_is_told(model, promise):
     with pytest.raises(AssertionError, match=promise):

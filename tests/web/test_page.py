@@ -476,3 +476,37 @@ def test_every_control_has_a_name(visit: Opener) -> None:
             .map((e) => e.outerHTML)"""
     )
     assert unnamed == []
+
+
+WRONG_SHAPE = "ValueError: output of shape (4, 4) and dtype uint8 does not fit: expected 4 axes for layout 'thwc'"
+
+
+def fail(server: MockServer, error: str = WRONG_SHAPE) -> None:
+    server.send({"v": 1, "type": "event", "event": "failed", "epoch": 1, "error": error, "fatal": False})
+
+
+def test_a_model_that_makes_no_picture_is_named_until_one_arrives(visit: Opener, server: MockServer) -> None:
+    server.behavior.shows_frames = False
+    page = visit(MJPEG)
+    fail(server)
+    expect(page.locator("#overlay-title")).to_have_text("The model has failed")
+    expect(page.locator("#overlay-text")).to_contain_text(WRONG_SHAPE)
+    expect(page.locator(".toast")).to_have_count(0)
+    expect(page.locator("#status")).to_have_text("Reconnecting")  # the state has changed, and the cause is still shown
+    expect(page.locator("#overlay-text")).to_contain_text(WRONG_SHAPE)
+    server.behavior.shows_frames = True
+    live(page)
+    expect(page.locator("#overlay")).to_be_hidden()
+
+
+def test_a_model_that_stops_to_make_pictures_is_named_until_the_next_one(visit: Opener, server: MockServer) -> None:
+    page = live(visit(MJPEG))
+    fail(server, "ValueError: passing")
+    expect(page.locator(".toast")).to_contain_text("passing")
+    page.locator(".toast button").click()
+    server.behavior.shows_frames = False
+    fail(server)
+    expect(page.locator("#overlay-text")).to_contain_text(WRONG_SHAPE)
+    expect(page.locator("#status")).to_have_text("Live")
+    server.behavior.shows_frames = True
+    expect(page.locator("#overlay")).to_be_hidden()

@@ -13,6 +13,7 @@ import { Keyboard } from "./keyboard.js";
 import { KeyToPixel } from "./latency.js";
 import { Legend } from "./legend.js";
 import { Lobby } from "./lobby.js";
+import { ModelFailure } from "./model_failure.js";
 import { Pointer } from "./pointer.js";
 import { Recorder } from "./recorder.js";
 import { ControlSender } from "./sender.js";
@@ -73,6 +74,7 @@ export class DemoPage {
   #stats;
   /** @type {import("./session.js").State} */
   #state = "connecting";
+  #failure;
   /** Whether the user is asked for fields before a session can start. */
   #isAsking = false;
 
@@ -87,6 +89,7 @@ export class DemoPage {
     this.#isGuest = invitation !== null;
     this.#sender = new ControlSender(this.#input, this.#channel, this.#firstSeq);
     this.#overlay = overlay;
+    this.#failure = new ModelFailure(overlay);
     this.#form = new SchemaForm(byId("form", HTMLFormElement), demo.controls, demo.required_context);
     this.#display = new VideoDisplay(demo.video);
     this.#legend = new Legend(byId("legend"), demo.controls, this.#input);
@@ -111,7 +114,10 @@ export class DemoPage {
     this.#connectSession();
     this.#connectButtons();
     this.#connectWindow();
-    setInterval(() => this.#stats.update(this.#session), STATS_INTERVAL_MS);
+    setInterval(() => {
+      this.#stats.update(this.#session);
+      this.#showFailure();
+    }, STATS_INTERVAL_MS);
     if (new URLSearchParams(location.search).has("lobby")) this.#showLobby();
     else if (!this.#isGuest && this.#form.missing.length) this.#askForFields();
     else this.#session.start();
@@ -366,6 +372,7 @@ export class DemoPage {
   /** @param {import("./display.js").ShownFrame} frame */
   #onFrame(frame) {
     this.#stats.addFrame(frame.time);
+    this.#clearFailure();
     if (frame.identity) this.#onIdentified(frame.identity, frame);
     else if (frame.rtp !== undefined) this.#frames.addPresentation(frame.rtp, frame);
   }
@@ -395,9 +402,26 @@ export class DemoPage {
   #onEvent({ event, reason, error, fatal }) {
     if (event === "reset_done") this.#dropPending();
     if (event === "rejected" && reason) this.#toasts.show(reason);
-    if (event === "failed" && !fatal && error) this.#toasts.show(error);
+    if (event === "failed" && !fatal && error) this.#onFailure(error);
+    if (event === "reset_done") this.#clearFailure();
     if (event === "active_changed") this.#showStatus();
     if (event === "reset_done" || event === "finished") this.#showState();
+  }
+
+  /** @param {string} text */
+  #onFailure(text) {
+    this.#failure.set(text);
+    if (this.#state === "live") this.#toasts.show(text);
+    else this.#showFailure();
+  }
+
+  #showFailure() {
+    const mayShow = this.#state !== "ended" && this.#state !== "waiting" && this.#session.isRunning;
+    if (mayShow) this.#failure.show(this.#state === "live", this.#display.resolution !== "");
+  }
+
+  #clearFailure() {
+    if (this.#failure.clear() && this.#state === "live" && !this.#session.isFinished) this.#overlay.hide();
   }
 
   /** @param {import("./session.js").SessionEvents["state"]} change */
@@ -420,8 +444,10 @@ export class DemoPage {
       this.#overlay.show("The session has ended", { text, translucent, button: "Start again", onClick });
     }
     if (state !== "live") this.#turn.set(null);
+    if (state === "ended") this.#failure.clear();
     this.#lobby.hide();
     this.#showState();
+    this.#showFailure();
   }
 
   /** @param {import("./api.js").TicketStatus} status */

@@ -48,6 +48,8 @@
  * @property {number} epoch
  * @property {boolean} [active] for `active_changed`
  * @property {string} [reason] for `rejected`
+ * @property {"full" | "invalid_context" | "model_error" | "not_attached" | "not_released" | "stopping"} [code] for
+ *   `rejected`
  * @property {string} [error] for `failed`
  * @property {boolean} [fatal] for `failed`
  *

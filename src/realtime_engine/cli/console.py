@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -18,14 +19,31 @@ from ..infra.demo import Demo
 LEVELS = ("debug", "info", "warning", "error")
 _LOUD = ("uvicorn", "aiortc", "aioice", "httpx", "websockets", "asyncio")  # too verbose at level info
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+_PIPED_WIDTH = 100_000  # of a pipe or file, in which nothing is wrapped
+
+
+def _console(*, stderr: bool) -> Console:
+    """A console of a standard stream. Where the stream is no terminal, its lines are not wrapped."""
+    console = Console(stderr=stderr, highlight=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console = Console(stderr=stderr, highlight=False, width=_PIPED_WIDTH)
+    return console
+
+
+out = _console(stderr=False)
+err = _console(stderr=True)
 
 
 def configure_logging(level: str) -> None:
-    """Log to standard error at ``level``."""
-    handler = RichHandler(console=err, show_path=False, log_time_format="%H:%M:%S", markup=False)
-    logging.basicConfig(level=level.upper(), format="%(message)s", handlers=[handler], force=True)
+    """Log to standard error at ``level``: in columns on a terminal, otherwise in plain lines."""
+    handler: logging.Handler
+    if err.is_terminal:
+        handler = RichHandler(console=err, show_path=False, log_time_format="%H:%M:%S", markup=False)
+        handler.setFormatter(logging.Formatter("%(message)s"))
+    else:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-8s %(message)s", "%H:%M:%S"))
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     if level != "debug":
         for name in _LOUD:
             logging.getLogger(name).setLevel(logging.WARNING)

@@ -23,7 +23,6 @@ __all__ = ["ComposedEngine"]
 logger = logging.getLogger(__name__)
 
 _ABSENT = object()
-_STEPS_WITHOUT_OUTPUT = 30
 _POLICIES = ("sit_out", "keep_running")
 
 
@@ -85,10 +84,9 @@ class ComposedEngine:
         self._empty_slots: dict[int, str | None] = dict.fromkeys(range(size))
         self._pending: list[Row] = []
         self._encodes = PendingEncodes(encode, self._empty_slots, skips_steps=self._sits_out)
-        self._decoder = BatchDecoder(deferred, self._rows)
+        self._decoder = BatchDecoder(deferred, self._rows, name_of(model))
         self._seeded: Completion = DONE  # the latest seeding, which an encode must not overtake
         self._lanes: Lanes | None = None  # opened by the first step, on its thread
-        self._silent_steps = 0
 
     def _read_optional_hooks(self, model: StageModel, *, has_encode: bool) -> None:
         heavy_keys = getattr(model, "heavy_keys", None)
@@ -164,9 +162,7 @@ class ComposedEngine:
         decoded = self._run_plan(lanes, plan, failures, began)
         results = self._decoder.take_salvaged()
         if decoded is not None:
-            made = step_results(decoded, began)
-            self._warn_if_silent(decoded, made)
-            results.extend(made)
+            results.extend(step_results(decoded, began))
         if failures:
             raise StepFailure(failures, results) from next(iter(failures.values()))
         return results
@@ -341,20 +337,6 @@ class ComposedEngine:
             if decode is not None:
                 self._decoder.salvage(lanes, decode, began)
             raise
-
-    def _warn_if_silent(self, batch: StageBatch, made: list[StepResult]) -> None:
-        """Log once that a model makes no output at all; no other part can notice that."""
-        if made or not batch.due:
-            self._silent_steps = 0
-            return
-        self._silent_steps += 1
-        if self._silent_steps == _STEPS_WITHOUT_OUTPUT:
-            logger.warning(
-                "%s has filled no batch.outputs[session_id] in %d steps: there is nothing to show for %s",
-                name_of(self._model),
-                _STEPS_WITHOUT_OUTPUT,
-                sorted(batch.due),
-            )
 
     def _open_lanes(self) -> Lanes:
         if self._lane_choice == "late":

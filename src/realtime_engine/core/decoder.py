@@ -34,11 +34,14 @@ class BatchDecoder:
     Args:
         stages: the DEFERRED stages.
         rows: session id -> row, of the engine.
+        model_name: names the model in errors.
     """
 
-    def __init__(self, stages: list[Stage], rows: Mapping[str, Row]) -> None:
+    def __init__(self, stages: list[Stage], rows: Mapping[str, Row], model_name: str = "the model") -> None:
         self._stages = stages
         self._rows = rows
+        self._model_name = model_name
+        self._has_output = False  # whether the model has ever made one
         self._in_flight: BatchDecode | None = None
         self._salvaged: list[StepResult] = []  # decoded in a step that failed afterwards
 
@@ -61,6 +64,8 @@ class BatchDecoder:
         error = error_of(decode.done)
         batch = decode.batch
         if error is None:
+            if not self._has_output:
+                self._check_first_output(batch, failures)
             if batch.finished:
                 self._finish_rows(batch, failures)
             return
@@ -93,6 +98,17 @@ class BatchDecoder:
         if self._in_flight is not None:
             self._in_flight.batch.drop(row.index, row.session_id)
         self._salvaged = [result for result in self._salvaged if result.session_id != row.session_id]
+
+    def _check_first_output(self, batch: StageBatch, failures: dict[str, BaseException]) -> None:
+        """Fail all sessions while the model has never made an output; later it may make fewer than it has sessions."""
+        self._has_output = bool(batch.outputs)
+        if self._has_output:
+            return
+        for index in batch.rows_in_order():
+            session_id = str(batch.slots[index])
+            what = f"the stages of {self._model_name} filled no batch.outputs[{session_id!r}] (row {index})"
+            expected = "the last stage sets a chunk for every session of the batch"
+            self._lose_chunk(session_id, EngineContractError(f"{what}: {expected}"), failures)
 
     def _finish_rows(self, batch: StageBatch, failures: dict[str, BaseException]) -> None:
         """Stop stepping the rows whose last chunk this batch holds, and drop what HOT has made of their next one."""

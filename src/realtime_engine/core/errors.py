@@ -66,10 +66,13 @@ class OutboxClosed(RealtimeEngineError):
     """The serve loop has ended and the queue is drained."""
 
 
-def describe(error: BaseException) -> str:
-    """One line for a log, an event or the user: ``ValueError: the text``. Does not raise."""
-    text = reason_of(error)
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+def describe(error: BaseException, hook: str = "") -> str:
+    """One line for a log, an event or the user: ``ValueError: the text``. Does not raise.
+
+    With the name of the ``hook`` that raised it: ``seed() raised ValueError: the text``.
+    """
+    text, raised = reason_of(error), f"{hook}() raised " if hook else ""
+    return raised + (f"{type(error).__name__}: {text}" if text else type(error).__name__)
 
 
 def brief(value: object) -> str:

@@ -18,6 +18,7 @@ from .messages import (
     Failed,
     InboxMsg,
     Rejected,
+    RejectionCode,
     Reset,
     SessionEvent,
     SetActive,
@@ -137,7 +138,7 @@ class Membership(abc.ABC, Generic[S]):
             self.reply_to_attach(session)
             self.reply(session, Attached(session.session_id, epoch=session.epoch))
         elif self.stopping:
-            self.reject(msg.session_id, _STOPPING)
+            self.reject(msg.session_id, RejectionCode.STOPPING, _STOPPING)
         else:
             return self.admit(msg)
         return None
@@ -151,7 +152,7 @@ class Membership(abc.ABC, Generic[S]):
 
     def _reset(self, msg: Reset, received_ns: int) -> Pending:
         if self.stopping:
-            self.reject(msg.session_id, _STOPPING)
+            self.reject(msg.session_id, RejectionCode.STOPPING, _STOPPING)
             return None
         session = self._attached(msg.session_id)
         return None if session is None else self.restart(session, msg.context or session.context)
@@ -174,7 +175,7 @@ class Membership(abc.ABC, Generic[S]):
         """The session; ``None``, and a rejection, when it is not attached."""
         session = self.sessions.get(session_id)
         if session is None:
-            self.reject(session_id, f"session {session_id!r} is not attached")
+            self.reject(session_id, RejectionCode.NOT_ATTACHED, f"session {session_id!r} is not attached")
         return session
 
     # -- membership
@@ -184,28 +185,31 @@ class Membership(abc.ABC, Generic[S]):
         del self.sessions[session.session_id]
         self.identities.store(session.session_id, session.epoch, session.seq)
 
-    def ended(self, session: S, error: BaseException | None) -> None:
-        """Report that a session is gone: ``Detached``, or ``Failed(fatal=True)`` with the error it ended by."""
+    def ended(self, session: S, error: BaseException | None, hook: str = "") -> None:
+        """Report that a session is gone: ``Detached``, or ``Failed(fatal=True)`` with the error it ended by.
+
+        ``hook`` names the function that raised it, if it is not a step.
+        """
         if error is None:
             self.reply(session, Detached(session.session_id, epoch=session.epoch))
         else:
-            self.failed(session, error, fatal=True)
+            self.failed(session, error, fatal=True, hook=hook)
 
-    def failed(self, session: S, error: BaseException, *, fatal: bool = False) -> None:
+    def failed(self, session: S, error: BaseException, *, fatal: bool = False, hook: str = "") -> None:
         """Report and count a failure of a session."""
         self.monitor.failed += 1
-        self.reply(session, Failed(session.session_id, describe(error), fatal, epoch=session.epoch))
+        self.reply(session, Failed(session.session_id, describe(error, hook), fatal, epoch=session.epoch))
 
     # -- replies
 
-    def reject(self, session_id: str, reason: str) -> None:
+    def reject(self, session_id: str, code: RejectionCode, reason: str) -> None:
         """Refuse a message."""
         self.monitor.rejected += 1
         session = self.sessions.get(session_id)
         if session is not None:
-            self.reply(session, Rejected(session_id, reason, epoch=session.epoch))
+            self.reply(session, Rejected(session_id, reason, code, epoch=session.epoch))
         else:
-            self.put((Rejected(session_id, reason, epoch=self.identities.last_epoch(session_id)),))
+            self.put((Rejected(session_id, reason, code, epoch=self.identities.last_epoch(session_id)),))
 
     def reply(self, session: S, event: SessionEvent, after: int = 0) -> None:
         """Send an event, never before an older reply; ``after`` steps must pass before."""

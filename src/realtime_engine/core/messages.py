@@ -5,6 +5,7 @@ Every inbox message is a snapshot: :meth:`Inbox.put_nowait` copies it.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
@@ -124,11 +125,39 @@ class Attached(SessionEvent):
     """The session is admitted and seeded."""
 
 
+class RejectionCode(str, enum.Enum):
+    """Why a message was refused; docs/protocol.md lists what a client does about each."""
+
+    FULL = "full"
+    """There is no room for the session now; try again later."""
+    INVALID_CONTEXT = "invalid_context"
+    """The model refuses the context by a ``ValueError``."""
+    MODEL_ERROR = "model_error"
+    """A hook of the model raised another exception."""
+    NOT_ATTACHED = "not_attached"
+    """The session does not exist."""
+    NOT_RELEASED = "not_released"
+    """The session's id is still in use by the engine; try again later."""
+    STOPPING = "stopping"
+    """The engine is stopping."""
+
+    @classmethod
+    def of(cls, error: BaseException) -> RejectionCode:
+        """The code for an exception of the model's own code."""
+        return cls.INVALID_CONTEXT if isinstance(error, ValueError) else cls.MODEL_ERROR
+
+
 @dataclass(frozen=True)
 class Rejected(SessionEvent):
-    """A message was refused, or a session could not be seeded; ``reason`` is a sentence for the user."""
+    """A message was refused, or a session could not be seeded.
+
+    Attributes:
+        reason: a sentence for the user.
+        code: the same for programs.
+    """
 
     reason: str
+    code: RejectionCode = RejectionCode.FULL
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,18 @@ from .errors import EngineContractError, call_hook, describe, reason_of
 from .inbox import Inbox
 from .loglimit import LogLimiter
 from .membership import MAX_CONSECUTIVE_FAILURES, Membership
-from .messages import Action, Attach, Attached, Chunk, Detached, Failed, Finished, ResetDone, SessionEvent
+from .messages import (
+    Action,
+    Attach,
+    Attached,
+    Chunk,
+    Detached,
+    Failed,
+    Finished,
+    RejectionCode,
+    ResetDone,
+    SessionEvent,
+)
 from .monitor import ServeMonitor
 from .outbox import Outbox
 from .session import Applied, PendingDetaches, Session
@@ -295,9 +306,9 @@ class ServeLoop(Membership[Session]):
         if isinstance(reply, Attached):
             self.forget(session)
             self._pending_detaches.detach(session.session_id, self._clock.now_ns())
-            self.reject(session.session_id, describe(error))
+            self.reject(session.session_id, RejectionCode.of(error), describe(error, "seed"))
         else:
-            self.end(session, error)
+            self.end(session, error, "seed")
 
     def _unseeded(self) -> frozenset[str]:
         try:
@@ -320,16 +331,17 @@ class ServeLoop(Membership[Session]):
     def admit(self, msg: Attach) -> None:
         """Attach a session to the engine; the reply follows when it is seeded."""
         if not self._pending_detaches.retry_now(msg.session_id):
-            self.reject(msg.session_id, f"session {msg.session_id!r} could not be released yet: try again later")
+            reason = f"session {msg.session_id!r} could not be released yet: try again later"
+            self.reject(msg.session_id, RejectionCode.NOT_RELEASED, reason)
             return
         try:
             call_hook(self._engine.attach, SessionInit(msg.session_id, snapshot(msg.context)))
         except AdmissionError as error:
-            self.reject(msg.session_id, reason_of(error) or "the engine is full")
+            self.reject(msg.session_id, RejectionCode.FULL, reason_of(error) or "the engine is full")
         except BaseException as error:
             self._log.error("attach failed", error, msg.session_id)
             self._pending_detaches.detach(msg.session_id, self._clock.now_ns())
-            self.reject(msg.session_id, describe(error))
+            self.reject(msg.session_id, RejectionCode.of(error), describe(error, "attach"))
         else:
             epoch, seq = self.identities.allocate(msg.session_id)
             session = self.sessions[msg.session_id] = Session(msg.session_id, msg.context, epoch, seq)
@@ -351,10 +363,10 @@ class ServeLoop(Membership[Session]):
         try:
             self._reset_engine(SessionInit(session.session_id, snapshot(context)))
         except _NotReleased as refused:
-            self.reject(session.session_id, str(refused))
+            self.reject(session.session_id, RejectionCode.FULL, str(refused))
         except BaseException as error:
             self._log.error("reset failed", error, session.session_id)
-            self.end(session, error)
+            self.end(session, error, "reset")
         else:
             session.begin_epoch(context, session.epoch + 1)
             self.schedule(session)
@@ -396,13 +408,13 @@ class ServeLoop(Membership[Session]):
         self._quarantined.pop(session.session_id, None)
         super().forget(session)
 
-    def end(self, session: Session, error: BaseException | None = None) -> None:
+    def end(self, session: Session, error: BaseException | None = None, hook: str = "") -> None:
         """Detach a session and report it: ``Detached``, or ``Failed(fatal=True)`` when it ends by or with an error."""
         self.reply_to_attach(session)
         self.flush_replies(session)
         self.forget(session)
         released = self._pending_detaches.detach(session.session_id, self._clock.now_ns())
-        self.ended(session, error or released)
+        self.ended(session, error or released, hook)
 
     def _detach_engine(self, session_id: str) -> None:
         call_hook(self._engine.detach, session_id)

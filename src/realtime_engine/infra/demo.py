@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from pydantic import BaseModel, RootModel
 
 from ..core.contract import RealtimeInterface
+from ..core.errors import brief
 from .controls import Controls, ControlWindow
 from .controls.declaration import did_you_mean
 from .video_input import VideoInput
@@ -122,6 +123,20 @@ class Demo:
                 f"got {engine!r}{hint}"
             )
         return engine
+
+    def conditioning(self, window: ControlWindow) -> Mapping[str, Any]:
+        """The conditioning for a control window. Raises what ``to_conditioning`` raises.
+
+        Raises:
+            TypeError: ``to_conditioning`` returned no mapping.
+        """
+        conditioning: object = self.to_conditioning(window)
+        if not isinstance(conditioning, Mapping):
+            raise TypeError(
+                f"to_conditioning of demo {self.name!r} must return a mapping, such as {{'move': 1}}, "
+                f"got {type(conditioning).__name__}: {brief(conditioning)}"
+            )
+        return conditioning
 
     @property
     def takes_video(self) -> VideoInput | None:

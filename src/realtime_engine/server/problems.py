@@ -111,6 +111,11 @@ def stalled() -> Problem:
     return Problem("stalled", detail, headers={"Retry-After": "5"})
 
 
+def closing() -> Problem:
+    """The server shuts down."""
+    return Problem("closing", "The server is shutting down.", headers={"Retry-After": "5"})
+
+
 def session_over(reason: str = "") -> Problem:
     """The session has ended, for ``reason`` if it is known."""
     if reason == TURN_IS_OVER:

@@ -49,8 +49,14 @@ class ConformanceError(AssertionError):
 
 
 def _reason(error: Exception) -> str:
-    """The broken promise, or the traceback of what an engine raised instead."""
-    return str(error) if isinstance(error, AssertionError) else "".join(traceback.format_exception(error)).rstrip()
+    """The broken promise, or what an engine raised instead, and where."""
+    if isinstance(error, AssertionError):
+        return str(error)
+    root: BaseException = error
+    while root.__cause__ is not None:
+        root = root.__cause__
+    frames = traceback.extract_tb(root.__traceback__) or traceback.extract_tb(error.__traceback__)
+    return f"raised {describe(error)} ({frames[-1].filename}:{frames[-1].lineno})"
 
 
 def check_engine(case: EngineCase) -> list[str]:

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
+from realtime_engine import RejectionCode
 from realtime_engine.infra.controls import Controls, ControlState, protocol_schema
 from realtime_engine.infra.controls.schema import EDGE_KINDS, ClientMessage, ErrorCode, ServerMessage
+from realtime_engine.server.problems import TITLES
 from realtime_engine.testing import ManualClock
 
 TEXT = (Path(__file__).parents[3] / "docs" / "protocol.md").read_text()
@@ -44,6 +46,14 @@ def test_there_is_an_example_of_every_message_and_of_every_edge():
         "takeover",
     }
     assert {edge["kind"] for message in MESSAGES for edge in message.get("edges", ())} == set(EDGE_KINDS)
+
+
+def test_every_rejection_code_is_explained_with_a_problem_that_exists():
+    table = TEXT.partition("#### Rejections")[2].partition("```json")[0]
+    rows = dict(re.findall(r"^\| `(\w+)` \|.*\| (\d+ `[\w-]+`) \|$", table, re.M))
+    assert list(rows) == [code.value for code in RejectionCode]
+    problems = [f"{status} `{kind}`" for kind, (status, _) in TITLES.items()]
+    assert [problem for problem in rows.values() if problem not in problems] == []
 
 
 def test_every_error_code_is_explained():

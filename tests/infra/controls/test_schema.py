@@ -32,7 +32,7 @@ from realtime_engine.infra.frame import FrameId
         (core.ResetDone("s", epoch=2), {"event": "reset_done", "epoch": 2}),
         (core.Finished("s", epoch=2), {"event": "finished", "epoch": 2}),
         (core.ActiveChanged("s", False, epoch=1), {"event": "active_changed", "epoch": 1, "active": False}),
-        (core.Rejected("s", "full"), {"event": "rejected", "epoch": 0, "reason": "full"}),
+        (core.Rejected("s", "no"), {"event": "rejected", "epoch": 0, "reason": "no", "code": "full"}),
         (core.Failed("s", "E: x", True, epoch=3), {"event": "failed", "epoch": 3, "error": "E: x", "fatal": True}),
         (core.Detached("s", epoch=3), {"event": "detached", "epoch": 3}),
     ],

@@ -42,7 +42,7 @@ async def test_an_engine_that_refuses_a_session_says_so() -> None:
         def attach(self, init: SessionInit) -> None:
             raise ValueError("no weights")
 
-    with pytest.raises(RuntimeError, match="refused a session: ValueError: no weights"):
+    with pytest.raises(RuntimeError, match=r"refused a session: attach\(\) raised ValueError: no weights"):
         async for _ in measure_capacity(Closed(max_sessions=1), DEMO, seconds=0.1):
             pass
 

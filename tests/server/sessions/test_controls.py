@@ -114,7 +114,7 @@ async def test_a_failing_to_conditioning_is_reported_and_consumes_no_edge() -> N
 async def test_conditioning_that_the_inbox_refuses_is_reported() -> None:
     bench = Bench(put=Inbox().put_nowait, to_conditioning=lambda window: 5)
     bench.receive(message("controls", seq=1))
-    assert "Action.conditioning must be a mapping" in bench.broadcasts[0]["error"]["detail"]
+    assert "to_conditioning of demo 'paint' must return a mapping" in bench.broadcasts[0]["error"]["detail"]
 
 
 async def test_a_release_is_an_action() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from realtime_engine.core.messages import Attach, Detach, InboxMsg, Reset
+from realtime_engine.core.messages import Attach, Detach, InboxMsg, RejectionCode, Reset
 from realtime_engine.server.problems import Problem
 from realtime_engine.server.sessions.engine_requests import EngineRequests, RequestRefused, SessionOver, resolve
 
@@ -24,7 +24,7 @@ async def test_a_refusal_is_raised_by_result_only() -> None:
     requests = EngineRequests(lambda message: None, 1)
     requests.send(Attach("s", {}))
     requests.send(Detach("s"))
-    resolve(requests.attached, RequestRefused("no room"))
+    resolve(requests.attached, RequestRefused("no room", RejectionCode.FULL))
     await requests.wait_done(requests.attached)
     with pytest.raises(RequestRefused, match="no room"):
         await requests.result(requests.attached)

@@ -16,7 +16,7 @@ from ..errors import describe, reason_of
 from ..inbox import Inbox
 from ..loglimit import LogLimiter
 from ..membership import MAX_CONSECUTIVE_FAILURES, Membership, Pending
-from ..messages import Action, Attach, Attached, Chunk, Finished, InboxMsg, ResetDone
+from ..messages import Action, Attach, Attached, Chunk, Finished, InboxMsg, RejectionCode, ResetDone
 from ..monitor import PipelineSnapshot, ServeMonitor, StageSpan
 from ..outbox import Outbox
 from ..values import snapshot
@@ -304,7 +304,8 @@ class PipelineServer(Membership[ServedSession]):
     def admit(self, msg: Attach) -> Pending:
         """Create the session in the pipeline, if there is a place, and reply."""
         if len(self.sessions) + self._count_unreleased() >= self._manifest.max_sessions:
-            self.reject(msg.session_id, f"all {self._manifest.max_sessions} places are taken")
+            reason = f"all {self._manifest.max_sessions} places are taken"
+            self.reject(msg.session_id, RejectionCode.FULL, reason)
             return None
         session = ServedSession(
             msg.session_id, msg.context, self.identities.allocate(msg.session_id), self._environment
@@ -319,7 +320,9 @@ class PipelineServer(Membership[ServedSession]):
             session.epoch -= 1
             self.forget(session)
             self._log.error("attach failed", error, session.session_id)
-            self.reject(session.session_id, reason_of(error) if isinstance(error, StreamingError) else describe(error))
+            is_own = isinstance(error, StreamingError)
+            code = RejectionCode.FULL if is_own else RejectionCode.of(error)
+            self.reject(session.session_id, code, reason_of(error) if is_own else describe(error))
         else:
             self.reply(session, Attached(session.session_id, epoch=session.epoch))
             session.run(rollout)

@@ -307,7 +307,8 @@ class ErrorMessage(_Message):
 class EventMessage(_Message):
     """An event of the session.
 
-    ``active`` belongs to ``active_changed``, ``reason`` to ``rejected``, ``error`` and ``fatal`` to ``failed``.
+    ``active`` belongs to ``active_changed``, ``reason`` and ``code`` to ``rejected``, ``error`` and ``fatal`` to
+    ``failed``.
     """
 
     type: Literal["event"]
@@ -315,6 +316,7 @@ class EventMessage(_Message):
     epoch: Annotated[int, Field(ge=0)]
     active: bool | None = None
     reason: str | None = None
+    code: Literal["full", "invalid_context", "model_error", "not_attached", "not_released", "stopping"] | None = None
     error: str | None = None
     fatal: bool | None = None
 
@@ -431,6 +433,8 @@ def event_message(event: core.SessionEvent) -> dict[str, Any]:
     for member in ("active", "reason", "error", "fatal"):
         if hasattr(event, member):
             message[member] = getattr(event, member)
+    if isinstance(event, core.Rejected):
+        message["code"] = event.code.value
     return message
 
 

@@ -140,7 +140,7 @@ class Replay:
         if self._video is not None:
             window = replace(window, video=self._video.window)
         try:
-            conditioning = self._demo.to_conditioning(window)
+            conditioning = self._demo.conditioning(window)
         except Exception as error:  # code of the demo may raise anything; the server ignores the input, too
             _log.warning("to_conditioning of the demo failed: %s", describe(error))
             return []

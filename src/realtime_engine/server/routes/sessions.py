@@ -167,7 +167,7 @@ async def reset(request: Request, session: Owned) -> dict[str, Any]:
     try:
         await session.reset(body.context)
     except RequestRefused as refused:
-        raise refusal(str(refused)) from refused
+        raise refusal(refused) from refused
     except SessionOver as ended:
         raise session_over(ended.reason) from None
     return {"epoch": session.epoch}

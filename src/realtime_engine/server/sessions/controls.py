@@ -144,7 +144,7 @@ class SessionControls:
         if self._video is not None:
             window = replace(window, video=self._video.window)
         try:
-            conditioning = self._demo.to_conditioning(window)
+            conditioning = self._demo.conditioning(window)
             edges = self.state.take_edges()
             self._log.on_action()
             self._hooks.put(Action(self._session_id, conditioning, edges, window.action_id))

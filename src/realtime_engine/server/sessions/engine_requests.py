@@ -7,12 +7,20 @@ from collections.abc import Callable
 
 from ...core.clock import MONOTONIC
 from ...core.errors import RealtimeEngineError
-from ...core.messages import Attach, InboxMsg, Reset
+from ...core.messages import Attach, InboxMsg, RejectionCode, Reset
 from ..problems import stalled
 
 
 class RequestRefused(RealtimeEngineError):
-    """The engine refused a request; the text is its reason."""
+    """The engine refused a request; the text is its reason.
+
+    Attributes:
+        code: the same for programs.
+    """
+
+    def __init__(self, reason: str, code: RejectionCode) -> None:
+        super().__init__(reason)
+        self.code = code
 
 
 class SessionOver(RealtimeEngineError):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ...core.messages import RejectionCode
 from ...infra.controls import ControlGroup
 from ..counters import Counts
-from ..problems import Problem, pointer, session_over
+from ..problems import Problem, closing, pointer, session_over
 from ..resources import ServerResources
 from ..security import unauthorized
 from .access import Invitation, Role, SessionAccess
@@ -22,7 +22,6 @@ from .session import DemoSession
 logger = logging.getLogger(__name__)
 
 _MAX_ENDED = 1024  # ended sessions that are remembered, so that their links answer 410
-_EXCEPTION = re.compile(r"[A-Z]\w*(?:: |$)")  # how the engine reports an exception as the reason of a refusal
 
 
 @dataclass(frozen=True)
@@ -172,7 +171,7 @@ class Sessions:
         try:
             await session.attach(prepared.context)
         except RequestRefused as refused:
-            raise refusal(str(refused)) from refused
+            raise refusal(refused) from refused
         except SessionOver:
             raise Problem("engine-failed", "The model ended before the session started.") from None
         logger.info("session %s started; %d of %d sessions in use", session.id, self.occupied, self.capacity)
@@ -195,7 +194,7 @@ class Sessions:
 
     def _check_open(self) -> None:
         if self._closing:
-            raise Problem("closing", "The server is shutting down.", headers={"Retry-After": "5"})
+            raise closing()
 
     def _on_ended(self, session: DemoSession) -> None:
         del self._sessions[session.id]
@@ -208,14 +207,13 @@ class Sessions:
         self.on_ended(session)
 
 
-def refusal(reason: str) -> Problem:
-    """The problem for a request that the engine refused.
-
-    The engine reports an exception of the model as ``ValueError: text``, and a lack of room as a sentence.
-    """
-    if reason.startswith("ValueError: "):
-        detail = reason.removeprefix("ValueError: ")
-        return Problem("invalid-context", detail, errors=[(pointer("context"), detail)])
-    if _EXCEPTION.match(reason):
+def refusal(refused: RequestRefused) -> Problem:
+    """The problem for a request that the engine refused."""
+    reason = str(refused)
+    if refused.code is RejectionCode.INVALID_CONTEXT:
+        return Problem("invalid-context", reason, errors=[(pointer("context"), reason)])
+    if refused.code is RejectionCode.MODEL_ERROR:
         return Problem("engine-failed", reason)
+    if refused.code is RejectionCode.STOPPING:
+        return closing()
     return Problem("full", reason, headers={"Retry-After": "2"})

@@ -20,6 +20,7 @@ from ...core.messages import (
     Failed,
     Finished,
     Rejected,
+    RejectionCode,
     Reset,
     ResetDone,
     SessionEvent,
@@ -349,7 +350,7 @@ class DemoSession:
             return self._on_rejected(event)
         self._broadcast(event)
         if isinstance(event, Failed) and event.fatal:
-            resolve(self._requests.attached, RequestRefused(event.error))
+            resolve(self._requests.attached, RequestRefused(event.error, RejectionCode.MODEL_ERROR))
             resolve(self._requests.reset, SessionOver(event.error))
             return False
         return not isinstance(event, Detached)
@@ -361,7 +362,7 @@ class DemoSession:
         resolve(self._requests.attached if isinstance(event, Attached) else self._requests.reset, None)
 
     def _on_rejected(self, event: Rejected) -> bool:
-        refused = RequestRefused(event.reason)
+        refused = RequestRefused(event.reason, event.code)
         if resolve(self._requests.attached, refused):
             return False
         self.controls.finish_reset(accepted=False)
