@@ -16,7 +16,17 @@ CONTRACT = {"AdmissionError", "EngineManifest", "RealtimeInterface", "SessionIni
 ENGINES = {"ComposedEngine", "ReplicaEngine"}
 STAGES = {"Lane", "LaneStage", "Stage", "StageBatch", "StageModel"}
 MESSAGES = {"Action", "Attach", "Chunk", "Detach", "InboxMsg", "Reset", "SetActive", "Stamps"}
-EVENTS = {"ActiveChanged", "Attached", "Detached", "Failed", "Finished", "Rejected", "ResetDone", "SessionEvent"}
+EVENTS = {
+    "ActiveChanged",
+    "Attached",
+    "Detached",
+    "Failed",
+    "Finished",
+    "Rejected",
+    "RejectionCode",
+    "ResetDone",
+    "SessionEvent",
+}
 QUEUES_AND_LOOP = {"Inbox", "Outbox", "OutboxSession", "default_serve", "run_engine", "ServeMonitor", "ServeSnapshot"}
 ERRORS = {"EngineContractError", "OutboxClosed", "RealtimeEngineError", "SessionClaimedError", "StepFailure"}
 CLOCKS = {"Clock", "MonotonicClock"}

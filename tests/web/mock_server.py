@@ -39,6 +39,7 @@ class Behavior:
     loading_polls: int = 0
     load_error: str | None = None
     busy_responses: int = 0
+    unavailable: tuple[str, str] = ("full", "All 4 sessions are in use.")  # the problem of a busy response
     rejected_field: str | None = None
     whep: str = "serve"  # "serve", "refuse" or "silent" (answers, but sends no packet)
     video: str = "serve"  # "serve", "refuse" or "garbage" (H.264 that cannot be decoded)
@@ -197,7 +198,8 @@ class MockServer:
         self._record(request, body)
         if self.behavior.busy_responses > 0:
             self.behavior.busy_responses -= 1
-            return problem(503, "full", "All 4 sessions are in use.", headers={"Retry-After": "2"})
+            kind, detail = self.behavior.unavailable
+            return problem(500 if kind == "engine-failed" else 503, kind, detail, headers={"Retry-After": "2"})
         name = self.behavior.rejected_field
         if name is not None:
             self.behavior.rejected_field = None

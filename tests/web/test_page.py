@@ -316,6 +316,35 @@ def test_a_busy_server_is_retried(visit: Opener, server: MockServer) -> None:
     assert server.count("POST", "/api/sessions") == 2
 
 
+@pytest.mark.parametrize(
+    ("kind", "detail", "title", "status"),
+    [
+        ("loading", "The model is loading: Compiling.", "The model is loading", "Loading"),
+        ("stalled", "The current model step has not finished.", "The model is not responding", "Stalled"),
+        ("full", "All 4 sessions are in use, and 9 clients wait for one.", "All sessions are in use", "Waiting"),
+        ("closing", "The server is shutting down.", "The server is shutting down", "Restarting"),
+        ("engine-failed", "RuntimeError: out of memory", "The model has failed", "Failed"),
+    ],
+)
+def test_each_reason_for_no_session_has_its_own_text(
+    visit: Opener, server: MockServer, kind: str, detail: str, title: str, status: str
+) -> None:
+    server.behavior.busy_responses, server.behavior.unavailable = 1, (kind, detail)
+    page = visit(MJPEG, failures=1)
+    expect(page.locator("#overlay-title")).to_have_text(title)
+    expect(page.locator("#overlay-text")).to_contain_text("Retrying")
+    expect(page.locator("#status")).to_have_text(status)
+    if detail != f"{title}.":
+        expect(page.locator("#overlay-text")).to_contain_text(detail)
+    live(page)
+
+
+def test_a_refusal_that_names_no_field_is_shown(visit: Opener, server: MockServer) -> None:
+    server.behavior.rejected_field = ""
+    page = visit(failures=1)
+    expect(page.locator("#overlay-text")).to_have_text("must be the name of a theme")
+
+
 def test_the_buttons_call_the_server(visit: Opener, server: MockServer) -> None:
     page = live(visit(MJPEG))
     page.click("#reset")
@@ -492,8 +521,6 @@ def test_a_model_that_makes_no_picture_is_named_until_one_arrives(visit: Opener,
     expect(page.locator("#overlay-title")).to_have_text("The model has failed")
     expect(page.locator("#overlay-text")).to_contain_text(WRONG_SHAPE)
     expect(page.locator(".toast")).to_have_count(0)
-    expect(page.locator("#status")).to_have_text("Reconnecting")  # the state has changed, and the cause is still shown
-    expect(page.locator("#overlay-text")).to_contain_text(WRONG_SHAPE)
     server.behavior.shows_frames = True
     live(page)
     expect(page.locator("#overlay")).to_be_hidden()

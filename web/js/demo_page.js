@@ -75,6 +75,8 @@ export class DemoPage {
   /** @type {import("./session.js").State} */
   #state = "connecting";
   #failure;
+  /** What the status says instead of the state, if anything. */
+  #statusLabel = "";
   /** Whether the user is asked for fields before a session can start. */
   #isAsking = false;
 
@@ -425,17 +427,18 @@ export class DemoPage {
   }
 
   /** @param {import("./session.js").SessionEvents["state"]} change */
-  #onState({ state, text, seconds }) {
+  #onState({ state, text, detail, status, seconds }) {
     this.#state = state;
+    this.#statusLabel = status;
     this.#isAsking = false;
     document.title = this.#title;
     if (state !== "live") this.#stats.clear();
     const translucent = this.#display.resolution !== "";
     if (state === "connecting" || state === "reconnecting") {
-      this.#overlay.show(text, { progress: null, translucent });
+      this.#overlay.show(text, { text: detail && `${detail} Retrying.`, progress: null, translucent });
     }
     if (state === "waiting") {
-      this.#overlay.show(text, { text: `Retrying in ${seconds} s`, progress: null });
+      this.#overlay.show(text, { text: `${detail} Retrying in ${seconds} s`.trim(), progress: null });
     }
     if (state === "ended" && this.#isGuest) {
       this.#overlay.show("Nothing to watch", { text, translucent });
@@ -453,6 +456,7 @@ export class DemoPage {
   /** @param {import("./api.js").TicketStatus} status */
   #showLine(status) {
     this.#state = "waiting";
+    this.#statusLabel = "";
     this.#lobby.show();
     const isReserved = status.state === "reserved";
     this.#overlay.show(isReserved ? "It is your turn" : `Number ${status.position} in line`, {
@@ -467,6 +471,7 @@ export class DemoPage {
 
   #showTurnOver() {
     this.#state = "ended";
+    this.#statusLabel = "";
     this.#overlay.show("Your turn has ended", {
       text: "Others are waiting.",
       translucent: this.#display.resolution !== "",
@@ -510,7 +515,8 @@ export class DemoPage {
     if (this.#state === "live" && isFinished) shown = "finished";
     const status = byId("status");
     status.dataset.state = shown;
-    status.textContent = shown === "live" && role === "viewer" ? "Watching" : STATUS_LABELS[shown];
+    const label = this.#statusLabel || STATUS_LABELS[shown];
+    status.textContent = shown === "live" && role === "viewer" ? "Watching" : label;
     byId("pause").textContent = active ? "Pause" : "Resume";
     byId("stage").classList.toggle("paused", shown === "paused");
   }
@@ -534,10 +540,16 @@ export class DemoPage {
     if (problem) this.#showErrors(problem);
     const titles = this.#form.missing.map((field) => field.title).join(", ");
     this.#overlay.show("Ready to start", {
-      text: problem ? "Correct the marked fields, then start." : `Required: ${titles}.`,
+      text: problem ? this.#describeRefusal(problem) : `Required: ${titles}.`,
       button: "Start",
       onClick: () => this.#startIfComplete(),
     });
+  }
+
+  /** @param {Problem} problem */
+  #describeRefusal(problem) {
+    const isMarked = [...problem.fields.keys()].some((name) => this.#form.field(name));
+    return isMarked ? "Correct the marked fields, then start." : problem.message;
   }
 
   #startIfComplete() {

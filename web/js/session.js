@@ -4,6 +4,7 @@ import { Emitter } from "./emitter.js";
 import { storedGrant, storedMembership, storedTicket } from "./storage.js";
 import { Backoff, sleep, visible } from "./timing.js";
 import { TRANSPORT_LABELS, TRANSPORTS, unsupportedReason } from "./transports.js";
+import { unavailability } from "./unavailable.js";
 import { waitInLine } from "./waiting_line.js";
 
 /** Milliseconds that the video waits for the control connection before the session counts as live. */
@@ -17,8 +18,15 @@ const MAX_CONTROL_DELAY_MS = 3000;
 /**
  * @typedef {"connecting" | "waiting" | "live" | "reconnecting" | "ended"} State `waiting`: all sessions are in use
  *
+ * @typedef {object} StateChange
+ * @property {State} state
+ * @property {string} text title
+ * @property {string} detail further sentences, may be empty
+ * @property {string} status label instead of that of the state, may be empty
+ * @property {number} seconds until the next attempt, while waiting
+ *
  * @typedef {object} SessionEvents
- * @property {{ state: State, text: string, seconds: number }} state `seconds` until the next attempt, while waiting
+ * @property {StateChange} state
  * @property {null} turnOver the session has ended, because others wait
  * @property {TicketStatus} line while the user waits in line
  * @property {{ seconds: number | null, isIdle: boolean }} turn seconds until the user's turn ends, null if it has no
@@ -242,7 +250,9 @@ export class Session extends Emitter {
       return;
     }
     if (error instanceof Problem && error.status < 500) throw error;
-    this.#setState("reconnecting", `${messageOf(error).replace(/\.$/, "")}. Retrying`);
+    const reason = unavailability(error);
+    if (reason) this.#setState("reconnecting", reason.title, reason);
+    else this.#setState("reconnecting", `${messageOf(error).replace(/\.$/, "")}. Retrying`);
   }
 
   /**
@@ -355,8 +365,9 @@ export class Session extends Emitter {
    * @param {AbortSignal} signal
    */
   async #wait(problem, signal) {
+    const { title, detail, status } = unavailability(problem) ?? { title: problem.message, detail: "", status: "" };
     for (let seconds = Math.max(1, problem.retryAfter); seconds > 0; seconds -= 1) {
-      this.emit("state", { state: "waiting", text: problem.message, seconds });
+      this.emit("state", { state: "waiting", text: title, detail, status, seconds });
       await sleep(1000, signal);
     }
   }
@@ -445,9 +456,10 @@ export class Session extends Emitter {
   /**
    * @param {State} state
    * @param {string} text
+   * @param {{ detail?: string, status?: string }} [more]
    */
-  #setState(state, text) {
-    this.emit("state", { state, text, seconds: 0 });
+  #setState(state, text, { detail = "", status = "" } = {}) {
+    this.emit("state", { state, text, detail, status, seconds: 0 });
   }
 }
 

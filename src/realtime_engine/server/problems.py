@@ -111,6 +111,11 @@ def stalled() -> Problem:
     return Problem("stalled", detail, headers={"Retry-After": "5"})
 
 
+def loading(step: str) -> Problem:
+    """The model loads; ``step`` is what it reports of its progress."""
+    return Problem("loading", f"The model is loading: {step}.", headers={"Retry-After": "1"})
+
+
 def closing() -> Problem:
     """The server shuts down."""
     return Problem("closing", "The server is shutting down.", headers={"Retry-After": "5"})

@@ -30,7 +30,7 @@ from .admission.deadlines import Deadlines
 from .config import ServerConfig
 from .engine_host import EngineHost, EngineState
 from .metrics import Metrics, MetricSources
-from .problems import Problem
+from .problems import Problem, loading
 from .resources import ServerResources
 from .revision import revision_of
 from .sessions.access import Role
@@ -129,7 +129,7 @@ class Runtime:
         if host.state is EngineState.FAILED:
             raise Problem("engine-failed", host.error or "The model failed.")
         if host.manifest is None:
-            raise Problem("loading", "The model is loading.", headers={"Retry-After": "1"})
+            raise loading(host.progress.message)
         if self._sessions is None:
             resources = ServerResources(
                 demo=self.demo,

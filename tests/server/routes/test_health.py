@@ -46,13 +46,26 @@ async def test_a_hanging_step_blocks_no_request_and_is_reported() -> None:
                     assert int(answer.headers["retry-after"]) > 0
                 for _ in range(2):
                     assert (await owned.request("DELETE", "self")).status_code == 202
-                assert served.runtime.sessions.occupied == 2
+                assert served.runtime.sessions.occupied == 1
             finally:
                 engine.go.set()
             await until(lambda: served.runtime.sessions.occupied == 0)
             assert (await owned.request("DELETE", "self")).status_code == 204
             assert (await served.client.get("/readyz")).status_code == 200
             assert engine.active_sessions == 0
+
+
+async def test_a_full_engine_that_does_not_respond_is_not_called_full() -> None:
+    engine = HangingEngine()
+    async with in_process(paint_demo(engine), stall_timeout_s=0.2, shutdown_timeout_s=0.2) as served:
+        owned = [await served.create() for _ in range(2)]
+        assert (await served.client.post("/api/sessions", json={})).status_code == 202
+        with served.session(owned[0]).media.frames.subscribe():
+            engine.go.clear()
+            await until(lambda: served.runtime.is_stalled)
+            answer = await served.client.post("/api/sessions", json={})
+            engine.go.set()
+        assert (answer.status_code, answer.json()["type"]) == (503, TYPE + "stalled")
 
 
 async def test_a_hanging_step_is_reported_without_a_pending_request() -> None:

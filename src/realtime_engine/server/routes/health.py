@@ -9,7 +9,7 @@ from fastapi.responses import Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from ..engine_host import EngineState
-from ..problems import Problem, stalled
+from ..problems import Problem, loading, stalled
 from ..runtime import runtime_of
 from ..security import check_access, has_access
 
@@ -31,7 +31,7 @@ async def readyz(request: Request) -> dict[str, str]:
     runtime = runtime_of(request)
     host = runtime.host
     if host.state is EngineState.LOADING:
-        raise Problem("loading", f"The model is loading: {host.progress.message}.", headers={"Retry-After": "1"})
+        raise loading(host.progress.message)
     if host.state is EngineState.FAILED:
         error = host.error if has_access(request, runtime.config.token) else None
         raise Problem("engine-failed", error or "The model failed.")

@@ -14,7 +14,7 @@ from ..admission.clients import client_of, remember
 from ..admission.waiting_line import Ticket
 from ..bodies import ActiveBody, ContextBody, CreateBody, json_body, read_model
 from ..prefix import path_below_prefix
-from ..problems import Problem, session_over
+from ..problems import Problem, session_over, stalled
 from ..runtime import runtime_of
 from ..security import bearer, bearer_or_query, check_access, check_origin
 from ..sessions.access import Member, Role
@@ -80,11 +80,14 @@ async def create(request: Request) -> Response:
     """Create a session: 201 with its id, token and links.
 
     202 with a ticket if all sessions are in use: follow its links, and repeat the request with the ticket once a place
-    is reserved. 422 if the fields are invalid, 429 if the client has too many sessions, 503 if the line is full.
+    is reserved. 422 if the fields are invalid, 429 if the client has too many sessions, 503 if the line is full, the
+    model loads or does not respond, or the server shuts down.
     """
     runtime = runtime_of(request)
     check_access(request, runtime.config.token)
     check_origin(request, runtime.config.allowed_origins)
+    if runtime.is_stalled:  # a ticket would say that the sessions are in use, and for how long
+        raise stalled()
     body = await read_model(request, CreateBody, runtime.config.max_body_bytes)
     client = client_of(request)
     admitted = await runtime.admission.enter(body.context, client, body.ticket)
