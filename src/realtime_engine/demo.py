@@ -48,6 +48,7 @@ from .infra.demo import Demo, FrameFormat  # noqa: E402
 from .infra.frame_format import guess_format, to_frames  # noqa: E402
 from .infra.loading import report_loading  # noqa: E402
 from .infra.mp4 import Mp4Writer  # noqa: E402
+from .infra.page_style import PageStyle  # noqa: E402
 from .infra.runner_io import (  # noqa: E402
     Cache,
     InputError,
@@ -90,6 +91,7 @@ __all__ = [
     "KeyBinding",
     "MissingDependencyError",
     "Mp4Writer",
+    "PageStyle",
     "PlayerClock",
     "PointerState",
     "Prewarm",

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from realtime_engine.demo import FrameFormat, PageStyle
 from realtime_engine.server import create_app
 from realtime_engine.server.page import POLICY, web_directory
+from realtime_engine.server.revision import revision_of
 
 from .support import in_process, paint_demo
 
@@ -98,3 +100,29 @@ async def test_the_cookies_of_two_servers_below_two_paths_of_one_address_are_apa
             entered = await served.client.get(f"/?token={token}")
             names.add(entered.headers["set-cookie"].partition("=")[0])
         assert len(names) == 2
+
+
+async def test_a_demo_may_style_the_page(tmp_path: Path) -> None:
+    (tmp_path / "extra.css").write_text(":root { --radius: 0 }")
+    (tmp_path / "logo.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
+    style = PageStyle(folder=tmp_path, logo="logo.svg", help="Walk.", hud=("score",), colors={"accent": "teal"})
+    demo = paint_demo(style=style, frames=FrameFormat(pixel_aspect=1.5, scaling="sharp"))
+    async with in_process(demo) as served:
+        described = (await served.client.get("/api/demo")).json()
+        assert described["style"] == {
+            "base": "demos/paint/style/",
+            "files": ["extra.css"],
+            "logo": "logo.svg",
+            "help": "Walk.",
+            "footer": "",
+            "hud": ["score"],
+            "theme": "auto",
+            "colors": {"accent": "teal"},
+        }
+        assert (described["video"]["pixel_aspect"], described["video"]["scaling"]) == (1.5, "sharp")
+        for name, kind in (("extra.css", "text/css; charset=utf-8"), ("logo.svg", "image/svg+xml")):
+            answer = await served.client.get(described["style"]["base"] + name)
+            assert (answer.status_code, answer.headers["content-type"]) == (200, kind)
+            assert answer.headers["content-security-policy"] == POLICY + "frame-ancestors 'self'"
+        assert revision_of(demo) != revision_of(paint_demo(frames=demo.frames))
+        assert revision_of(demo) != revision_of(paint_demo(style=style))

@@ -73,7 +73,17 @@ def describe(fields: dict[str, Any] | None, keys: list[dict[str, str]], pointer:
         "title": "The Maze",
         "description": "A first-person world, rendered live by the engine. Each session has its own copy.",
         "manifest": {"max_sessions": 4, "chunk_shape": [1, HEIGHT, WIDTH, 3], "rate_hz": FPS, "frames_per_chunk": 1},
-        "video": {"width": WIDTH, "height": HEIGHT, "fps": FPS},
+        "video": {"width": WIDTH, "height": HEIGHT, "fps": FPS, "pixel_aspect": 1.0, "scaling": "smooth"},
+        "style": {
+            "base": None,
+            "files": [],
+            "logo": None,
+            "help": "",
+            "footer": "",
+            "hud": [],
+            "theme": "auto",
+            "colors": {},
+        },
         "controls": controls,
         "ice_servers": [],
     }

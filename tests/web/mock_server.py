@@ -27,6 +27,7 @@ from .mock_peer import MockPeer
 from .mock_video import packet
 
 WEB = Path(__file__).parents[2] / "web"
+STYLE = Path(__file__).parent / "style"
 
 
 @dataclass
@@ -49,6 +50,9 @@ class Behavior:
     sized: bool = True  # whether the demo declares the size of its frames
     shows_frames: bool = True  # whether Motion JPEG has frames
     page: str | None = None
+    style: dict[str, Any] = field(default_factory=dict)  # in addition to the defaults
+    pixel_aspect: float = 1.0
+    scaling: str = "smooth"
     recording: str | None = None  # "serve", or the reason for which a recording stops
 
 
@@ -165,6 +169,7 @@ class MockServer:
             Route(f"{one}/stream.mjpeg", self._mjpeg),
             WebSocketRoute(f"{one}/video", self._video),
             WebSocketRoute(f"{one}/controls", self._controls),
+            Mount("/style", StaticFiles(directory=STYLE)),
             Mount("/demos/maze", StaticFiles(directory=WEB, html=True)),
             Mount("/", StaticFiles(directory=WEB, html=True)),
         ]
@@ -189,8 +194,10 @@ class MockServer:
         more = {"state": state, "progress": progress, "error": self.behavior.load_error}
         context = {"required_context": self.behavior.required_context, "transports": self.behavior.transports}
         more["recording"] = self.behavior.recording is not None
-        if not self.behavior.sized:
-            more["video"] = {"width": None, "height": None, "fps": FPS}
+        shown = {"pixel_aspect": self.behavior.pixel_aspect, "scaling": self.behavior.scaling}
+        size = {} if self.behavior.sized else {"width": None, "height": None}
+        more["video"] = {**described["video"], **shown, **size}
+        more["style"] = {**described["style"], **self.behavior.style}
         return JSONResponse({**described, **more, **context, "page": self.behavior.page})
 
     async def _create(self, request: Request) -> Response:

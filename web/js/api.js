@@ -13,7 +13,11 @@
  * @property {import("./schema.js").Schema | null} fields JSON Schema of the fields
  * @property {Record<string, unknown>} defaults values of the fields
  *
- * @typedef {{ width: number | null, height: number | null }} VideoSize pixels, null where the demo declares none
+ * @typedef {object} VideoSize
+ * @property {number | null} width pixels, null where the demo declares none
+ * @property {number | null} height
+ * @property {number} pixel_aspect width of a pixel over its height
+ * @property {"smooth" | "sharp"} scaling
  *
  * @typedef {object} Demo answer to `GET /api/demo`
  * @property {number} received when it was received, milliseconds of `performance.now()`; not part of the answer
@@ -34,6 +38,7 @@
  * @property {RTCIceTransportPolicy} [ice_transport_policy]
  * @property {string | null} page path of the demo's custom page
  * @property {string | null} [gallery] path of the gallery that has the demo
+ * @property {import("./page_style.js").PageStyle} style
  *
  * @typedef {"self" | "leave" | "invitations" | "qr" | "takeover" | "reset" | "whep" | "mjpeg" | "video" | "controls"
  *   | "trace"} LinkName

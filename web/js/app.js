@@ -2,6 +2,7 @@ import { getDemo, messageOf } from "./api.js";
 import { DemoPage } from "./demo_page.js";
 import { byId } from "./dom.js";
 import { Overlay } from "./overlay.js";
+import { applyStyle } from "./page_style.js";
 import { Backoff, sleep } from "./timing.js";
 import { transportNamed } from "./transports.js";
 
@@ -19,10 +20,13 @@ const NEVER = new AbortController().signal;
  */
 async function loadDemo(overlay, invitation) {
   const backoff = new Backoff();
+  let isStyled = false;
   for (;;) {
     try {
       const demo = await getDemo(invitation);
       showDescription(demo);
+      if (!isStyled) applyStyle(demo.style);
+      isStyled = true;
       if (demo.state !== "loading") return demo;
       backoff.reset();
       overlay.show("Loading the model", { text: demo.progress?.message, progress: demo.progress?.fraction ?? null });

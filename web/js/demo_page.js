@@ -14,6 +14,7 @@ import { KeyToPixel } from "./latency.js";
 import { Legend } from "./legend.js";
 import { Lobby } from "./lobby.js";
 import { ModelFailure } from "./model_failure.js";
+import { Hud } from "./page_style.js";
 import { Pointer } from "./pointer.js";
 import { Recorder } from "./recorder.js";
 import { ControlSender } from "./sender.js";
@@ -66,6 +67,7 @@ export class DemoPage {
   #turn = new TurnCountdown(byId("turn"));
   #form;
   #display;
+  #hud;
   #pointer;
   #legend;
   #session;
@@ -93,6 +95,7 @@ export class DemoPage {
     this.#overlay = overlay;
     this.#failure = new ModelFailure(overlay);
     this.#form = new SchemaForm(byId("form", HTMLFormElement), demo.controls, demo.required_context);
+    this.#hud = new Hud(demo.style.hud);
     this.#display = new VideoDisplay(demo.video);
     this.#legend = new Legend(byId("legend"), demo.controls, this.#input);
     this.#pointer = new Pointer(byId("stage"), this.#input, demo.controls, () => this.#display.aspect);
@@ -360,6 +363,7 @@ export class DemoPage {
   #onMessage(message) {
     if (message.type === "frame" && message.rtp !== null) this.#frames.addIdentity(message.rtp, message);
     if (message.type === "timing") this.#stats.setTiming(message.stages, message.pipeline);
+    if (message.type === "hud") this.#hud.show(message.values);
     if (message.type === "error") this.#showMessageError(message.error);
     if (message.type === "takeover") this.#takeOver.onMessage(message);
   }

@@ -40,12 +40,15 @@ export class VideoDisplay {
   #video = byId("video", HTMLVideoElement);
   #canvas = byId("canvas", HTMLCanvasElement);
   #image = byId("image", HTMLImageElement);
+  #pixelAspect;
   #resolution = "";
   /** @type {number | null} */
   #aspect = null;
 
   /** @param {import("./api.js").VideoSize} size of the demo's frames */
-  constructor({ width, height }) {
+  constructor({ width, height, pixel_aspect: pixelAspect, scaling }) {
+    this.#pixelAspect = pixelAspect;
+    byId("stage").classList.toggle("sharp", scaling === "sharp");
     const [video, canvas, image] = [this.#video, this.#canvas, this.#image];
     video.addEventListener("resize", () => this.#onResize(video.videoWidth, video.videoHeight));
     canvas.addEventListener("resize", () => this.#onResize(canvas.width, canvas.height));
@@ -94,9 +97,9 @@ export class VideoDisplay {
    * @param {number} height
    */
   #setAspect(width, height) {
-    const aspect = width / height;
+    const aspect = (width * this.#pixelAspect) / height;
     if (aspect === this.#aspect) return;
     this.#aspect = aspect;
-    document.documentElement.style.setProperty("--aspect", `${width} / ${height}`);
+    document.documentElement.style.setProperty("--aspect", `${width * this.#pixelAspect} / ${height}`);
   }
 }

@@ -72,11 +72,12 @@
  * @typedef {{ type: "turn", ends_in_s: number | null, reason: "turn" | "idle" }} TurnMessage
  * @typedef {{ type: "role", role: import("./api.js").Role }} RoleMessage
  * @typedef {{ type: "takeover", state: "asked" | "withdrawn" | "refused", member: string }} TakeoverMessage
+ * @typedef {{ type: "hud", values: Record<string, number> }} HudMessage
  * @typedef {{ type: "pong", t: number, server_ns: number }} PongMessage
  * @typedef {{ code: string, detail: string, field: string | null }} MessageError
  * @typedef {{ type: "error", error: MessageError }} ErrorMessage
  * @typedef {PongMessage | ErrorMessage | SessionEvent | FrameMessage | TimingMessage | TurnMessage
- *   | RoleMessage | TakeoverMessage} ServerMessage
+ *   | RoleMessage | TakeoverMessage | HudMessage} ServerMessage
  */
 
 export const PROTOCOL_VERSION = 1;

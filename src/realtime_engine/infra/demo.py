@@ -15,19 +15,24 @@ from ..core.contract import RealtimeInterface
 from ..core.errors import brief
 from .controls import Controls, ControlWindow
 from .controls.declaration import did_you_mean
+from .page_style import PageStyle
 from .video_input import VideoInput
 
 Layout: TypeAlias = Literal["hwc", "chw", "thwc", "tchw", "bcthw", "bvtchw"]
 ValueRange: TypeAlias = Literal["uint8", "zero_one", "minus_one_one"]
+Scaling: TypeAlias = Literal["smooth", "sharp"]
 
 
 @dataclass(frozen=True)
 class FrameFormat:
-    """Layout and value range of the output of a chunk.
+    """Layout and value range of the output of a chunk, and how the page shows a frame.
 
     Attributes:
         layout: order of the axes: b batch, v view, t time, c channel, h height, w width.
         value_range: ``uint8`` 0 to 255, ``zero_one`` floats 0 to 1, ``minus_one_one`` floats -1 to 1.
+        pixel_aspect: width of a pixel over its height, such as 8 / 7 for a console of the 1980s. The page stretches
+            the picture; recordings and JPEGs keep the pixels.
+        scaling: how the page enlarges the picture: ``smooth``, or ``sharp`` for pixel graphics.
 
     Raises:
         ValueError: a field is invalid; the message names it.
@@ -35,12 +40,17 @@ class FrameFormat:
 
     layout: Layout = "thwc"
     value_range: ValueRange = "uint8"
+    pixel_aspect: float = 1.0
+    scaling: Scaling = "smooth"
 
     def __post_init__(self) -> None:
-        for name, known in (("layout", get_args(Layout)), ("value_range", get_args(ValueRange))):
+        for name, known in (("layout", Layout), ("value_range", ValueRange), ("scaling", Scaling)):
             value = getattr(self, name)
-            if value not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
+            if value not in get_args(known):
+                raise ValueError(f"{name} must be one of {', '.join(get_args(known))}, got {value!r}")
+        aspect = self.pixel_aspect
+        if not isinstance(aspect, (int, float)) or isinstance(aspect, bool) or not 0.1 <= aspect <= 10:
+            raise ValueError(f"pixel_aspect must be a number from 0.1 to 10, got {aspect!r}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +70,7 @@ class Demo:
         options: pydantic model of the options of the server operator; each becomes a flag of the command line.
         required_context: names of fields that a client must set before its session starts.
         context: maps the fields to the initial context of a session; by default, the fields that the client has set.
+        style: additions to the generic page.
         page: folder of the demo's own page with an ``index.html``, served under the prefix of the demo.
         routes: ``"module:attribute"`` of the demo's own routes, imported only when the demo is served.
         video_input: accepted video of clients (``True`` for a default :class:`VideoInput`); ``None`` or ``False`` for
@@ -81,6 +92,7 @@ class Demo:
     options: type[BaseModel] | None = None
     required_context: tuple[str, ...] = ()
     context: Callable[[Any], Mapping[str, Any]] | None = None
+    style: PageStyle = field(default_factory=PageStyle)
     page: Path | None = None
     routes: str | None = None
     video_input: VideoInput | bool | None = None
@@ -90,6 +102,7 @@ class Demo:
         self._check_texts()
         _check_kind("controls", self.controls, Controls)
         _check_kind("frames", self.frames, FrameFormat)
+        _check_kind("style", self.style, PageStyle)
         if self.video_input is not None and not isinstance(self.video_input, (VideoInput, bool)):
             raise ValueError(f"video_input must be a VideoInput, True or None, got {self.video_input!r}")
         if self.max_chunks is not None and (

@@ -99,12 +99,19 @@ def prefix_of(demo: Demo) -> str:
     return f"/demos/{demo.name}"
 
 
+def style_prefix_of(demo: Demo) -> str:
+    """The path of the files of a demo's style."""
+    return f"{prefix_of(demo)}/style"
+
+
 def install(app: FastAPI, demo: Demo, config: ServerConfig, *, in_gallery: bool) -> None:
     """Add the pages to ``app``, after all routes: the mount at ``/`` matches every path that is left."""
     framing = _framing(config)
     files = (GalleryDemoFiles if in_gallery else PageFiles)(web_directory(), POLICY + framing)
     if config.token is not None:
         app.get("/", include_in_schema=False)(_TokenLogin(config, config.token, files, "index.html"))
+    if demo.style.folder is not None:
+        app.mount(style_prefix_of(demo), PageFiles(demo.style.folder, POLICY + framing))
     if demo.page is not None:
         app.get(prefix_of(demo), include_in_schema=False)(add_slash)
         app.mount(prefix_of(demo), PageFiles(demo.page, framing))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..infra.demo import Demo
+from ..infra.page_style import PageStyle
 from .page import web_directory
 
 _PAGE_SUFFIXES = (".html", ".css", ".js", ".mjs")
@@ -29,10 +30,17 @@ def revision_of(demo: Demo) -> str:
         "controls": controls,
         "required_context": list(demo.required_context),
         "takes_video": repr(demo.takes_video),
+        "style": _describe_style(demo.style),
+        "frames": [demo.frames.pixel_aspect, demo.frames.scaling],
         "page": None if demo.page is None else _hash_of_files(demo.page),
         "web": _hash_of_files(web_directory()),
     }
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:_LENGTH]
+
+
+def _describe_style(style: PageStyle) -> list[Any]:
+    texts = [style.logo, style.help, style.footer, style.hud, style.theme, dict(style.colors)]
+    return [*texts, None if style.folder is None else _hash_of_files(style.folder)]
 
 
 @cache

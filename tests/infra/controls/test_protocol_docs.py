@@ -44,6 +44,7 @@ def test_there_is_an_example_of_every_message_and_of_every_edge():
         "turn",
         "role",
         "takeover",
+        "hud",
     }
     assert {edge["kind"] for message in MESSAGES for edge in message.get("edges", ())} == set(EDGE_KINDS)
 

@@ -388,6 +388,13 @@ class TakeoverMessage(_Message):
     member: str
 
 
+class HudMessage(_Message):
+    """Values of the model's newest chunk that the demo shows over the picture."""
+
+    type: Literal["hud"]
+    values: dict[str, float]
+
+
 ServerMessage: TypeAlias = Annotated[
     PongMessage
     | ErrorMessage
@@ -396,7 +403,8 @@ ServerMessage: TypeAlias = Annotated[
     | TimingMessage
     | TurnMessage
     | RoleMessage
-    | TakeoverMessage,
+    | TakeoverMessage
+    | HudMessage,
     Field(discriminator="type"),
 ]
 
@@ -516,6 +524,11 @@ def role_message(role: str) -> dict[str, Any]:
 def takeover_message(state: str, member: str) -> dict[str, Any]:
     """The take-over message about a member, by its id."""
     return {"v": PROTOCOL_VERSION, "type": "takeover", "state": state, "member": member}
+
+
+def hud_message(values: Mapping[str, float]) -> dict[str, Any]:
+    """The hud message."""
+    return {"v": PROTOCOL_VERSION, "type": "hud", "values": dict(values)}
 
 
 _EVENT_NAMES: dict[type[core.SessionEvent], str] = {

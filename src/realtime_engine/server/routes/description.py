@@ -9,9 +9,9 @@ from typing import Any
 from fastapi import APIRouter, Request
 
 from ...core.contract import EngineManifest
-from ...infra.demo import FrameFormat
+from ...infra.demo import Demo, FrameFormat
 from ...infra.webrtc import IceServer
-from ..page import prefix_of
+from ..page import prefix_of, style_prefix_of
 from ..resources import frame_rate
 from ..runtime import Runtime, runtime_of
 from ..security import bearer, check_access
@@ -51,6 +51,21 @@ async def demo(request: Request) -> dict[str, Any]:
         "webrtc_route": None if runtime.reachability is None else runtime.reachability.kind.value,
         "page": _page(runtime),
         "gallery": runtime.gallery,
+        "style": _style(described),
+    }
+
+
+def _style(described: Demo) -> dict[str, Any]:
+    style = described.style
+    return {
+        "base": None if style.folder is None else style_prefix_of(described).removeprefix("/") + "/",
+        "files": list(style.files),
+        "logo": style.logo,
+        "help": style.help,
+        "footer": style.footer,
+        "hud": list(style.hud),
+        "theme": style.theme,
+        "colors": dict(style.colors),
     }
 
 
@@ -60,6 +75,8 @@ def _video(manifest: EngineManifest, frames: FrameFormat) -> dict[str, Any]:
         "width": None,
         "height": None,
         "fps": frame_rate(manifest),
+        "pixel_aspect": frames.pixel_aspect,
+        "scaling": frames.scaling,
     }
     if len(manifest.chunk_shape) == len(frames.layout):
         size = dict(zip(frames.layout, manifest.chunk_shape, strict=True))

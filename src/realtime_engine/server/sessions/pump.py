@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
@@ -35,11 +35,13 @@ class PumpHooks:
             :class:`Finished` is reported once the last frame of the rollout is published.
         on_credit: called with false when the engine should pause, and with true when it may continue.
         on_publish: called with each frame that is about to be published.
+        on_stats: called with the values of each chunk.
     """
 
     on_event: Callable[[SessionEvent], bool]
     on_credit: Callable[[bool], None]
     on_publish: Callable[[FrameId], None] = lambda _: None
+    on_stats: Callable[[Mapping[str, float]], None] = lambda _: None
 
 
 class Pump:
@@ -128,6 +130,7 @@ class Pump:
             self._report(chunk, error)
             return
         self._reported_error = ""
+        self._hooks.on_stats(chunk.stats)
         self._player.push([Frame(picture, _frame_id(chunk, index)) for index, picture in enumerate(pictures)])
         if pictures:
             self._credit.on_chunk(len(pictures), MONOTONIC.now_ns(), wants_more=self._player.wants_more())

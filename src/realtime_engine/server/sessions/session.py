@@ -36,6 +36,7 @@ from ..resources import ServerResources
 from .access import Invitation, Member, Role, SessionAccess
 from .controls import ControlHooks, SessionControls
 from .engine_requests import EngineRequests, RequestRefused, SessionOver, resolve
+from .hud import Hud
 from .idle_timeout import IdleTimer
 from .media import SessionMedia
 from .packet_feeds import record_presented
@@ -105,6 +106,7 @@ class DemoSession:
         self.media = SessionMedia(resources, self.id, self.idle, self.connections)
         self.publishers = self._make_publishers(resources)
         self.controls = self._make_controls(resources, state)
+        self._hud = Hud(resources.demo.style.hud, self.connections.broadcast, MONOTONIC)
         self._pump = self._make_pump(resources)
         self._requests = EngineRequests(resources.inbox.put_nowait, config.stall_timeout_s)
         self._on_ended = on_ended
@@ -303,7 +305,12 @@ class DemoSession:
             resources.pool,
             fps=resources.fps,
             budget_ms=resources.config.media_age_budget_ms,
-            hooks=PumpHooks(on_event=self._on_event, on_credit=self._on_credit, on_publish=self.media.on_published),
+            hooks=PumpHooks(
+                on_event=self._on_event,
+                on_credit=self._on_credit,
+                on_publish=self.media.on_published,
+                on_stats=self._hud.on_chunk,
+            ),
         )
 
     # -- the session's task
