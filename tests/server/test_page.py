@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import re
 from pathlib import Path
 
@@ -100,6 +101,35 @@ async def test_the_cookies_of_two_servers_below_two_paths_of_one_address_are_apa
             entered = await served.client.get(f"/?token={token}")
             names.add(entered.headers["set-cookie"].partition("=")[0])
         assert len(names) == 2
+
+
+MAX_PAGE_BYTES = 150_000
+
+
+async def test_the_page_weighs_less_than_150_kb_in_all() -> None:
+    files = [path for path in web_directory().rglob("*") if path.is_file()]
+    async with in_process(paint_demo()) as served:
+        sizes = []
+        for path in files:
+            name = path.relative_to(web_directory()).as_posix()
+            async with served.client.stream("GET", f"/{name}", headers={"Accept-Encoding": "gzip"}) as answer:
+                assert answer.status_code == 200
+                assert (answer.headers["content-encoding"], answer.headers["vary"]) == ("gzip", "Accept-Encoding")
+                raw = b"".join([part async for part in answer.aiter_raw()])
+                assert gzip.decompress(raw) == path.read_bytes()
+                sizes.append(len(raw))
+    assert sum(sizes) < MAX_PAGE_BYTES
+
+
+async def test_a_page_that_is_known_is_not_sent_again() -> None:
+    async with in_process(paint_demo()) as served:
+        for encoding in ("gzip", "identity"):
+            first = await served.client.get("/style.css", headers={"Accept-Encoding": encoding})
+            assert first.text == (web_directory() / "style.css").read_text()
+            assert ("content-encoding" in first.headers) == (encoding == "gzip")
+            known = {"Accept-Encoding": encoding, "If-None-Match": first.headers["etag"]}
+            again = await served.client.get("/style.css", headers=known)
+            assert (again.status_code, again.content) == (304, b"")
 
 
 async def test_a_demo_may_style_the_page(tmp_path: Path) -> None:

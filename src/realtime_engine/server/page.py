@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 from fastapi import FastAPI, Request
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
@@ -38,8 +42,11 @@ _TYPES = {
 """Types of code. ``mimetypes`` reads them from the machine, which may say ``text/plain``; browsers then refuse them."""
 
 
+_COMPRESSED = frozenset(_TYPES) - {".wasm"}
+
+
 class PageFiles(StaticFiles):
-    """Static files that browsers revalidate on each use, so that an update takes effect.
+    """Static files that browsers revalidate on each use, so that an update takes effect. Text is compressed.
 
     Args:
         directory: the directory of the files.
@@ -63,6 +70,8 @@ class PageFiles(StaticFiles):
         suffix = Path(getattr(response, "path", path)).suffix.lower()
         if response.status_code == 200 and suffix in _TYPES:
             response.headers["Content-Type"] = _TYPES[suffix]
+        if isinstance(response, FileResponse) and response.status_code == 200 and suffix in _COMPRESSED:
+            return await _compressed(response, scope)
         return response
 
     async def _read(self, path: str, scope: Scope) -> Response:
@@ -80,6 +89,27 @@ class GalleryDemoFiles(PageFiles):
             return await super()._read(path, scope)
         page = (web_directory() / "index.html").read_text(encoding="utf-8")
         return HTMLResponse(page.replace("<head>", f"<head>\n  {_ROOT_IS_HERE}", 1))
+
+
+async def _compressed(response: FileResponse, scope: Scope) -> Response:
+    """The file as gzip if the client accepts it. The tag is weak, since it is that of the plain file too."""
+    response.headers["Vary"] = "Accept-Encoding"
+    headers = Headers(scope=scope)
+    if "gzip" not in headers.get("accept-encoding", "") or "range" in headers or response.stat_result is None:
+        return response
+    path, modified = str(response.path), response.stat_result.st_mtime_ns
+    body = await run_in_threadpool(_gzip, path, modified)
+    compressed = Response(body, headers=dict(response.headers))
+    compressed.headers["Content-Encoding"] = "gzip"
+    compressed.headers["Content-Length"] = str(len(body))
+    compressed.headers["ETag"] = f"W/{response.headers['etag']}"
+    del compressed.headers["accept-ranges"]
+    return compressed
+
+
+@lru_cache(maxsize=256)
+def _gzip(path: str, modified_ns: int) -> bytes:
+    return gzip.compress(Path(path).read_bytes(), mtime=0)
 
 
 def web_directory() -> Path:
