@@ -239,7 +239,7 @@ async def test_a_server_with_a_token_wants_it() -> None:
     with Running(lamp(), token="correct horse") as server:
         with pytest.raises(RefusedError) as caught:
             await RealtimeClient.connect(server.url, transport="none").open()
-        assert caught.value.status == 401
+        assert (caught.value.status, caught.value.code) == (401, "token")
         async with RealtimeClient.connect(server.url, transport="mjpeg", token="correct horse") as client:
             await client.next_frame(TIMEOUT_S)
 

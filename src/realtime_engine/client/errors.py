@@ -48,6 +48,11 @@ class RefusedError(ClientError):
         faults = "; ".join(f"{error.get('pointer', '')}: {error.get('detail', '')}" for error in self.errors)
         super().__init__(f"{self.detail} ({faults})" if faults else self.detail)
 
+    @property
+    def code(self) -> str:
+        """The last part of ``type``, such as ``full``; docs/http.md lists them."""
+        return self.type.rpartition(":")[2]
+
 
 class UnavailableError(RefusedError):
     """The server is temporarily unavailable.

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from starlette.middleware.cors import CORSMiddleware
 
 from ..infra.demo import Demo
-from . import page, problems
+from . import openapi, page, problems
 from .config import ServerConfig
 from .prefix import PathPrefix
 from .routes import (
@@ -83,6 +83,7 @@ def build_app(
         app.include_router(router, prefix="/api")
     if demo.routes is not None:
         app.include_router(_demo_router(demo.routes), prefix=page.prefix_of(demo) + "/api")
+    openapi.install(app)
     page.install(app, demo, config, in_gallery=gallery is not None)
     return app
 
