@@ -23,7 +23,7 @@ async def test_the_description_has_what_the_page_needs() -> None:
     ]
     assert demo["ice_transport_policy"] == "all"
     assert demo["manifest"] | {"max_sessions": 2, "rate_hz": 60.0} == demo["manifest"]
-    assert demo["video"] == {"width": None, "height": None, "fps": 60.0}
+    assert demo["video"] == {"width": None, "height": None, "fps": 60.0, "pixel_aspect": 1.0, "scaling": "smooth"}
     assert demo["page"] is None
 
 
@@ -37,7 +37,7 @@ class Wide(ScriptedEngine):
 async def test_the_size_of_the_video_follows_from_the_shape_of_a_chunk() -> None:
     async with in_process(paint_demo(Wide(), frames=FrameFormat("bvtchw"))) as served:
         demo = (await served.client.get("/api/demo")).json()
-    assert demo["video"] == {"width": 320, "height": 90, "fps": 24.0}
+    assert demo["video"] == {"width": 320, "height": 90, "fps": 24.0, "pixel_aspect": 1.0, "scaling": "smooth"}
 
 
 async def test_the_description_requires_the_servers_token() -> None:
