@@ -35,8 +35,9 @@ class SessionState(ResponseBody):
 
 
 class SessionDetails(SessionState):
-    """A session with its fields and links."""
+    """A session with its fields and links, and the role of the client that asks."""
 
+    role: Literal["viewer", "controller", "owner"]
     fields: dict[str, bool | int | float | str]
     publisher: str | None
     links: dict[str, str]
@@ -60,7 +61,7 @@ class CreatedSession(ResponseBody):
 class JoinedSession(CreatedSession):
     """A session that the client has joined, and the token of the client."""
 
-    role: Literal["viewer"]
+    role: Literal["viewer", "controller"]
 
 
 class TicketLinks(ResponseBody):
@@ -79,6 +80,13 @@ class TicketBody(ResponseBody):
     estimated_wait_s: float
     claim_within_s: float = 0.0
     links: TicketLinks
+
+
+class TakeoverBody(ResponseBody):
+    """What came of a request to take over, and the role of the client now."""
+
+    state: Literal["asked", "granted"]
+    role: Literal["viewer", "controller", "owner"]
 
 
 class ResetBody(ResponseBody):
@@ -149,7 +157,13 @@ _TICKET = {
     "estimated_wait_s": 95.0,
     "links": {"self": "api/tickets/b0VtP6Wd0pPn", "events": "api/tickets/b0VtP6Wd0pPn/events"},
 }
-_DETAILS = {**_STATE, "fields": {"prompt": "ice", "seed": 7}, "publisher": None, "links": {"self": _BASE}}
+_DETAILS = {
+    **_STATE,
+    "role": "owner",
+    "fields": {"prompt": "ice", "seed": 7},
+    "publisher": None,
+    "links": {"self": _BASE},
+}
 _PROBLEM = {
     "type": f"{TYPE_PREFIX}invalid-context",
     "title": TITLES["invalid-context"][1],
@@ -183,6 +197,8 @@ RESPONSES: Mapping[tuple[str, str, str], tuple[type[ResponseBody], Mapping[str, 
     ("get", "/api/sessions/{session_id}", "200"): (SessionDetails, _DETAILS),
     ("patch", "/api/sessions/{session_id}", "200"): (SessionState, {**_STATE, "state": "paused", "active": False}),
     ("post", "/api/sessions/{session_id}/reset", "200"): (ResetBody, {"epoch": 2}),
+    ("post", "/api/sessions/{session_id}/takeover", "200"): (TakeoverBody, {"state": "granted", "role": "owner"}),
+    ("post", "/api/sessions/{session_id}/takeover", "202"): (TakeoverBody, {"state": "asked", "role": "viewer"}),
     ("get", "/api/tickets/{ticket_id}", "200"): (TicketBody, _TICKET),
     ("post", "/api/invitations", "201"): (JoinedSession, {**_CREATED, "role": "viewer"}),
     ("get", "/api/lobby", "200"): (LobbyBody, _LOBBY),
@@ -195,6 +211,7 @@ REQUEST_EXAMPLES: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("patch", "/api/sessions/{session_id}"): {"active": False},
     ("post", "/api/sessions/{session_id}/invitations"): {"role": "viewer", "expires_s": 3600, "uses": 10},
     ("post", "/api/invitations"): {"token": "q3V0bWJ1Y2tldHM"},
+    ("post", "/api/sessions/{session_id}/takeover/{member_id}"): {"accept": True},
     ("post", "/api/sessions/{session_id}/qr"): {"text": "http://127.0.0.1:8000/?watch=q3V0bWJ1Y2tldHM"},
 }
 """Method and path to an example of the request body."""
