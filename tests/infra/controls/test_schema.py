@@ -87,6 +87,7 @@ def test_the_schema_is_json_and_knows_every_message():
         "turn",
         "role",
         "takeover",
+        "hud",
     }
 
 
