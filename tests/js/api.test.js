@@ -6,11 +6,11 @@ import {
   messageOf,
   Problem,
   request,
-  rootOf,
   SessionGrant,
   Ticket,
   Unreachable,
 } from "../../web/js/api.js";
+import { rootOf } from "../../web/js/server.js";
 import { fakeFetch, jsonResponse, replace } from "./support.js";
 
 const LINKS = {

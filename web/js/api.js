@@ -1,5 +1,7 @@
 /** Client of the server's HTTP API (docs/http.md). */
 
+import { Server } from "./server.js";
+
 /**
  * @typedef {import("./transports.js").Transport} Transport
  *
@@ -167,11 +169,13 @@ async function readProblem(response) {
  * Returns the description of the demo that the server runs.
  *
  * @param {string | null} invitation token of an invitation, which gives access to it
+ * @param {Server} server
  * @returns {Promise<Demo>}
  */
-export async function getDemo(invitation = null) {
-  const demo = await (await request("GET", resolve("api/demo"), { token: invitation ?? undefined })).json();
-  return { ...demo, page: demo.page && resolve(demo.page).href, received: performance.now() };
+export async function getDemo(invitation = null, server = Server.ofPage()) {
+  const token = invitation ?? server.token ?? undefined;
+  const demo = await (await request("GET", server.resolve("api/demo"), { token })).json();
+  return { ...demo, page: demo.page && server.resolve(demo.page).href, received: performance.now() };
 }
 
 /**
@@ -179,12 +183,13 @@ export async function getDemo(invitation = null) {
  *
  * @param {string} invitation token of the invitation
  * @param {AbortSignal} signal
+ * @param {Server} server
  * @returns {Promise<SessionGrant>}
  * @throws {Problem} the invitation was revoked (404), or it is over (410)
  */
-export async function joinSession(invitation, signal) {
-  const response = await request("POST", resolve("api/invitations"), { json: { token: invitation }, signal });
-  return new SessionGrant(await response.json());
+export async function joinSession(invitation, signal, server = Server.ofPage()) {
+  const response = await request("POST", server.resolve("api/invitations"), { json: { token: invitation }, signal });
+  return new SessionGrant(await response.json(), server);
 }
 
 /**
@@ -199,7 +204,7 @@ export async function joinSession(invitation, signal) {
 
 /** @returns {Promise<LobbyState>} what runs on the server */
 export async function getLobby() {
-  return (await request("GET", resolve("api/lobby"))).json();
+  return (await request("GET", Server.ofPage().resolve("api/lobby"))).json();
 }
 
 /**
@@ -209,8 +214,8 @@ export async function getLobby() {
  * @returns {Promise<URL>}
  */
 export async function watchAddress({ links }) {
-  const { link } = await (await request("POST", resolve(links.invitations))).json();
-  return resolve(link);
+  const { link } = await (await request("POST", Server.ofPage().resolve(links.invitations))).json();
+  return Server.ofPage().resolve(link);
 }
 
 /**
@@ -220,7 +225,7 @@ export async function watchAddress({ links }) {
  * @returns {string}
  */
 export function thumbnailAddress({ links }) {
-  const url = resolve(links.thumbnail);
+  const url = Server.ofPage().resolve(links.thumbnail);
   url.searchParams.set("at", String(Date.now()));
   return url.href;
 }
@@ -237,14 +242,16 @@ export function thumbnailAddress({ links }) {
  * @param {Record<string, unknown>} context values of the fields
  * @param {string | null} ticket id of the ticket for which a place is reserved
  * @param {AbortSignal} signal
+ * @param {Server} server
  * @returns {Promise<SessionGrant | Ticket>}
  * @throws {Problem} 503 if the waiting line is full, 422 if a field is rejected
  */
-export async function createSession(context, ticket, signal) {
+export async function createSession(context, ticket, signal, server = Server.ofPage()) {
   const json = ticket === null ? { context } : { context, ticket };
-  const response = await request("POST", resolve("api/sessions"), { json, signal });
+  const token = server.token ?? undefined;
+  const response = await request("POST", server.resolve("api/sessions"), { token, json, signal });
   const answer = await response.json();
-  return response.status === 202 ? new Ticket(answer) : new SessionGrant(answer);
+  return response.status === 202 ? new Ticket(answer, server) : new SessionGrant(answer, server);
 }
 
 /**
@@ -258,27 +265,32 @@ export async function createSession(context, ticket, signal) {
 /** A place in the waiting line. */
 export class Ticket {
   #links;
+  #server;
 
-  /** @param {TicketStatus & { ticket: string, links: { self: string, events: string } }} answer */
-  constructor({ ticket, links, ...status }) {
+  /**
+   * @param {TicketStatus & { ticket: string, links: { self: string, events: string } }} answer
+   * @param {Server} server
+   */
+  constructor({ ticket, links, ...status }, server = Server.ofPage()) {
     this.id = ticket;
     this.status = status;
     this.#links = links;
+    this.#server = server;
   }
 
   /** URL of the event stream. */
   get events() {
-    return resolve(this.#links.events);
+    return this.#server.resolve(this.#links.events);
   }
 
   /** Updates the status. */
   async refresh() {
-    this.status = await (await request("GET", resolve(this.#links.self))).json();
+    this.status = await (await request("GET", this.#server.resolve(this.#links.self))).json();
   }
 
   /** Leaves the line; also works while the page is being closed. */
   async leave() {
-    await request("DELETE", resolve(this.#links.self), { keepalive: true });
+    await request("DELETE", this.#server.resolve(this.#links.self), { keepalive: true });
   }
 }
 
@@ -305,18 +317,23 @@ export class Ticket {
 /** A session on the server, with the token that gives access to it. */
 export class SessionGrant {
   #links;
+  #server;
 
-  /** @param {GrantBody} body */
-  constructor(body) {
+  /**
+   * @param {GrantBody} body
+   * @param {Server} server
+   */
+  constructor(body, server = Server.ofPage()) {
     this.body = body;
     this.id = body.session_id;
     this.token = body.token;
     this.#links = body.links;
+    this.#server = server;
   }
 
   /** URL that takes a WHEP offer. */
   get whep() {
-    return resolve(this.#links.whep);
+    return this.#server.resolve(this.#links.whep);
   }
 
   /** URL of the video WebSocket. */
@@ -326,7 +343,7 @@ export class SessionGrant {
 
   /** URL that takes a WHIP offer, or null if the demo takes no video. */
   get whip() {
-    return this.#links.whip ? resolve(this.#links.whip) : null;
+    return this.#links.whip ? this.#server.resolve(this.#links.whip) : null;
   }
 
   /** URL of the MJPEG stream. */
@@ -346,7 +363,7 @@ export class SessionGrant {
    * @throws {Problem} with `isGone` if the session has ended
    */
   async describe() {
-    return (await request("GET", resolve(this.#links.self), { token: this.token })).json();
+    return (await request("GET", this.#server.resolve(this.#links.self), { token: this.token })).json();
   }
 
   /**
@@ -355,7 +372,7 @@ export class SessionGrant {
    * @param {boolean} active
    */
   async setActive(active) {
-    await request("PATCH", resolve(this.#links.self), { token: this.token, json: { active } });
+    await request("PATCH", this.#server.resolve(this.#links.self), { token: this.token, json: { active } });
   }
 
   /**
@@ -365,7 +382,10 @@ export class SessionGrant {
    * @returns {Promise<number>} the new epoch
    */
   async reset(context) {
-    const response = await request("POST", resolve(this.#links.reset), { token: this.token, json: { context } });
+    const response = await request("POST", this.#server.resolve(this.#links.reset), {
+      token: this.token,
+      json: { context },
+    });
     return (await response.json()).epoch;
   }
 
@@ -391,7 +411,7 @@ export class SessionGrant {
 
   /** @returns {Promise<boolean>} whether the client owns the session now; else the owner is asked */
   async takeOver() {
-    return (await request("POST", resolve(this.#links.takeover), { token: this.token })).status === 200;
+    return (await request("POST", this.#server.resolve(this.#links.takeover), { token: this.token })).status === 200;
   }
 
   /**
@@ -401,7 +421,7 @@ export class SessionGrant {
    * @param {boolean} accept
    */
   async answerTakeOver(member, accept) {
-    const url = resolve(`${this.#links.takeover}/${member}`);
+    const url = this.#server.resolve(`${this.#links.takeover}/${member}`);
     await request("POST", url, { token: this.token, json: { accept } });
   }
 
@@ -410,7 +430,7 @@ export class SessionGrant {
    * @returns {Promise<Blob>} the text as a QR code, in SVG
    */
   async qr(text) {
-    return (await request("POST", resolve(this.#links.qr), { token: this.token, json: { text } })).blob();
+    return (await request("POST", this.#server.resolve(this.#links.qr), { token: this.token, json: { text } })).blob();
   }
 
   /** @returns {Promise<{ members: { connected: boolean, role: Role }[] }>} the other clients of the session */
@@ -420,7 +440,7 @@ export class SessionGrant {
 
   /** @returns {Promise<Blob>} a trace of the newest frames, for ui.perfetto.dev */
   async trace() {
-    return (await request("GET", resolve(this.#links.trace), { token: this.token })).blob();
+    return (await request("GET", this.#server.resolve(this.#links.trace), { token: this.token })).blob();
   }
 
   /** Returns the state of the recording. */
@@ -450,12 +470,12 @@ export class SessionGrant {
 
   /** Reports that the page is being closed or reloaded: the session ends unless it comes back within seconds. */
   async leave() {
-    await request("POST", resolve(this.#links.leave), { token: this.token, keepalive: true });
+    await request("POST", this.#server.resolve(this.#links.leave), { token: this.token, keepalive: true });
   }
 
   /** Ends the session; also works while the page is being closed. */
   async release() {
-    await request("DELETE", resolve(this.#links.self), { token: this.token, keepalive: true });
+    await request("DELETE", this.#server.resolve(this.#links.self), { token: this.token, keepalive: true });
   }
 
   /**
@@ -465,11 +485,11 @@ export class SessionGrant {
   async #requestRecording(method) {
     const link = this.#links.recording;
     if (!link) throw new Error("This server does not record sessions");
-    return (await request(method, resolve(link), { token: this.token })).json();
+    return (await request(method, this.#server.resolve(link), { token: this.token })).json();
   }
 
   get #invitations() {
-    return resolve(this.#links.invitations);
+    return this.#server.resolve(this.#links.invitations);
   }
 
   /** @param {string} link */
@@ -481,34 +501,8 @@ export class SessionGrant {
 
   /** @param {string} link */
   #urlWithToken(link) {
-    const url = resolve(link);
+    const url = this.#server.resolve(link);
     url.searchParams.set("token", this.token);
     return url;
   }
-}
-
-/** @param {string} link */
-function resolve(link) {
-  return new URL(link, serverRoot());
-}
-
-/**
- * Returns the address below which the API is: as the page of a demo in a gallery declares it, otherwise that of
- * {@link rootOf}.
- */
-export function serverRoot() {
-  const declared = document.querySelector('meta[name="realtime-engine-root"]')?.getAttribute("content");
-  return declared ? new URL(declared, document.baseURI) : rootOf(document.baseURI);
-}
-
-/**
- * Returns the root of the server: the folder of the page, or the parent of `demos/NAME/` for a demo's custom page.
- *
- * @param {string} address of the page
- * @returns {URL}
- */
-export function rootOf(address) {
-  const url = new URL(address);
-  url.pathname = url.pathname.replace(/^(.*)\/demos\/[^/]+\/.*$/, "$1/");
-  return url;
 }

@@ -96,7 +96,12 @@ export class DemoPage {
     this.#failure = new ModelFailure(overlay);
     this.#form = new SchemaForm(byId("form", HTMLFormElement), demo.controls, demo.required_context);
     this.#hud = new Hud(demo.style.hud);
-    this.#display = new VideoDisplay(demo.video);
+    this.#display = new VideoDisplay(demo.video, {
+      video: byId("video", HTMLVideoElement),
+      canvas: byId("canvas", HTMLCanvasElement),
+      image: byId("image", HTMLImageElement),
+      frame: document.documentElement,
+    });
     this.#legend = new Legend(byId("legend"), demo.controls, this.#input);
     this.#pointer = new Pointer(byId("stage"), this.#input, demo.controls, () => this.#display.aspect);
     this.#stats = new Stats(this.#latency, () => this.#display.resolution);

@@ -1,6 +1,7 @@
 /** Keeps the description of the demo current: relay credentials expire, and another demo may be served at the address. */
 
 import { getDemo } from "./api.js";
+import { Server } from "./server.js";
 
 /** @import { Demo } from "./api.js" */
 
@@ -17,18 +18,25 @@ const RELOADED_AT = "realtime-engine-reloaded-at";
  *
  * @param {Demo} demo is updated in place
  * @param {string | null} invitation as of {@link getDemo}
+ * @param {Server} server
+ * @param {() => void} reload replaces the page
  * @returns {Promise<void>}
  */
-export async function refreshDemo(demo, invitation = null) {
+export async function refreshDemo(demo, invitation = null, server = Server.ofPage(), reload = reloadPage) {
   if (performance.now() - demo.received < MAX_AGE_MS) return;
-  const current = await getDemo(invitation).catch(() => null);
+  const current = await getDemo(invitation, server).catch(() => null);
   if (!current) return;
   if (current.revision !== demo.revision && mayReload()) {
-    location.reload();
+    reload();
     await new Promise(() => {});
   }
   const { received, transports, ice_servers, ice_transport_policy } = current;
   Object.assign(demo, { received, transports, ice_servers, ice_transport_policy });
+}
+
+/** Loads the newest page. */
+export function reloadPage() {
+  location.reload();
 }
 
 /** Whether the last reload was long ago; from now on it was not. */

@@ -1,4 +1,3 @@
-import { byId } from "./dom.js";
 import { MjpegViewer } from "./mjpeg.js";
 import { WebcodecsViewer } from "./webcodecs.js";
 import { WebrtcViewer } from "./webrtc.js";
@@ -35,21 +34,36 @@ import { WebrtcViewer } from "./webrtc.js";
  * @property {() => Promise<ViewerStatistics>} statistics
  */
 
+/**
+ * @typedef {object} DisplayElements
+ * @property {HTMLVideoElement} video
+ * @property {HTMLCanvasElement} canvas
+ * @property {HTMLImageElement} image
+ * @property {HTMLElement} frame gets the CSS variable `--aspect` with the ratio of width to height
+ */
+
 /** Shows the video: `<video>` for WebRTC, `<canvas>` for WebCodecs, `<img>` for MJPEG; one of them is visible. */
 export class VideoDisplay {
-  #video = byId("video", HTMLVideoElement);
-  #canvas = byId("canvas", HTMLCanvasElement);
-  #image = byId("image", HTMLImageElement);
+  #video;
+  #canvas;
+  #image;
+  #frame;
   #pixelAspect;
   #resolution = "";
   /** @type {number | null} */
   #aspect = null;
 
-  /** @param {import("./api.js").VideoSize} size of the demo's frames */
-  constructor({ width, height, pixel_aspect: pixelAspect, scaling }) {
+  /**
+   * @param {import("./api.js").VideoSize} size of the demo's frames
+   * @param {DisplayElements} elements
+   */
+  constructor({ width, height, pixel_aspect: pixelAspect, scaling }, { video, canvas, image, frame }) {
     this.#pixelAspect = pixelAspect;
-    byId("stage").classList.toggle("sharp", scaling === "sharp");
-    const [video, canvas, image] = [this.#video, this.#canvas, this.#image];
+    this.#video = video;
+    this.#canvas = canvas;
+    this.#image = image;
+    this.#frame = frame;
+    video.parentElement?.classList.toggle("sharp", scaling === "sharp");
     video.addEventListener("resize", () => this.#onResize(video.videoWidth, video.videoHeight));
     canvas.addEventListener("resize", () => this.#onResize(canvas.width, canvas.height));
     image.addEventListener("load", () => this.#onResize(image.naturalWidth, image.naturalHeight));
@@ -100,6 +114,6 @@ export class VideoDisplay {
     const aspect = (width * this.#pixelAspect) / height;
     if (aspect === this.#aspect) return;
     this.#aspect = aspect;
-    document.documentElement.style.setProperty("--aspect", `${width * this.#pixelAspect} / ${height}`);
+    this.#frame.style.setProperty("--aspect", `${width * this.#pixelAspect} / ${height}`);
   }
 }

@@ -6,11 +6,12 @@
  * @template {HTMLElement} [T=HTMLElement]
  * @param {string} id
  * @param {new () => T} [type] class of the element
+ * @param {Document | ShadowRoot} [root] that contains it, by default the page
  * @returns {T}
  * @throws {Error} if the page has no such element
  */
-export function byId(id, type) {
-  const element = document.getElementById(id);
+export function byId(id, type, root = document) {
+  const element = root.getElementById(id);
   const expected = type ?? HTMLElement;
   if (!(element instanceof expected)) throw new Error(`The page has no ${expected.name} with the id "${id}"`);
   return /** @type {T} */ (element);

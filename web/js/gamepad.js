@@ -13,6 +13,8 @@ const MIN_CHANGE = 0.25;
 export class GamepadPoller {
   #input;
   #polling = false;
+  /** @type {AbortSignal | undefined} */
+  #signal;
   /** @type {number | null} Index of the gamepad that is reported. */
   #used = null;
   /** @type {Map<number, number[]>} Values of each gamepad when it was last used, by its index. */
@@ -23,9 +25,14 @@ export class GamepadPoller {
     this.#input = input;
   }
 
-  /** Starts to listen. */
-  listen() {
-    addEventListener("gamepadconnected", () => this.#start());
+  /**
+   * Starts to listen.
+   *
+   * @param {AbortSignal} [signal] ends it
+   */
+  listen(signal) {
+    this.#signal = signal;
+    addEventListener("gamepadconnected", () => this.#start(), { signal });
     if (connectedGamepads().length) this.#start();
   }
 
@@ -36,6 +43,7 @@ export class GamepadPoller {
   }
 
   #poll() {
+    if (this.#signal?.aborted) return;
     const gamepad = this.#select(connectedGamepads());
     this.#report(gamepad && document.hasFocus() ? readGamepad(gamepad) : null);
     this.#polling = Boolean(gamepad);

@@ -13,6 +13,11 @@ const MODIFIERS = [
 ];
 
 /**
+ * @typedef {object} KeyTarget the window or an element
+ * @property {(type: "keydown" | "keyup", listener: (event: KeyboardEvent) => void, options: AddEventListenerOptions) => void} addEventListener
+ */
+
+/**
  * Reads the keys that the demo uses, by their position on the keyboard (`KeyboardEvent.code`). A key that is pressed with
  * Control, Alt or Meta is a shortcut of the browser, unless the demo uses that modifier too.
  */
@@ -32,11 +37,12 @@ export class Keyboard {
   /**
    * Starts to listen.
    *
-   * @param {Pick<Window, "addEventListener">} target
+   * @param {KeyTarget} target
+   * @param {AbortSignal} [signal] ends it
    */
-  listen(target = window) {
-    target.addEventListener("keydown", (event) => this.#onKeyDown(event));
-    target.addEventListener("keyup", (event) => this.#onKeyUp(event));
+  listen(target = window, signal = undefined) {
+    target.addEventListener("keydown", (event) => this.#onKeyDown(event), { signal });
+    target.addEventListener("keyup", (event) => this.#onKeyUp(event), { signal });
   }
 
   /** @param {KeyboardEvent} event */

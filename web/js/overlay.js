@@ -2,11 +2,20 @@ import { byId } from "./dom.js";
 
 /** Covers the video with a title, a text, a progress bar and one button. */
 export class Overlay {
-  #element = byId("overlay");
-  #title = byId("overlay-title");
-  #text = byId("overlay-text");
-  #progress = byId("overlay-progress", HTMLProgressElement);
-  #button = byId("overlay-button", HTMLButtonElement);
+  #element;
+  #title;
+  #text;
+  #progress;
+  #button;
+
+  /** @param {Document | ShadowRoot} root contains the elements */
+  constructor(root = document) {
+    this.#element = byId("overlay", HTMLElement, root);
+    this.#title = byId("overlay-title", HTMLElement, root);
+    this.#text = byId("overlay-text", HTMLElement, root);
+    this.#progress = byId("overlay-progress", HTMLProgressElement, root);
+    this.#button = byId("overlay-button", HTMLButtonElement, root);
+  }
 
   /**
    * Shows the overlay.

@@ -39,22 +39,28 @@ export class Pointer {
 
   /** Whether the mouse is captured. */
   get isLocked() {
-    return document.pointerLockElement === this.#stage;
+    const root = this.#stage.getRootNode(); // a shadow root has a `pointerLockElement` of its own
+    return (root instanceof ShadowRoot ? root : document).pointerLockElement === this.#stage;
   }
 
-  /** Starts to listen to what the demo reads. */
-  listen() {
+  /**
+   * Starts to listen to what the demo reads.
+   *
+   * @param {AbortSignal} [signal] ends it
+   */
+  listen(signal) {
     if (this.#controls.wheel) {
-      this.#stage.addEventListener("wheel", (event) => this.#onWheel(event), { passive: false });
+      this.#stage.addEventListener("wheel", (event) => this.#onWheel(event), { passive: false, signal });
     }
     if (!this.#controls.pointer) return;
     this.#stage.classList.add("takes-pointer");
-    this.#stage.addEventListener("pointerdown", (event) => this.#onDown(event));
-    this.#stage.addEventListener("pointermove", (event) => this.#onMove(event));
-    this.#stage.addEventListener("pointerup", (event) => this.#onUp(event, true));
-    this.#stage.addEventListener("pointercancel", (event) => this.#onUp(event, false));
-    this.#stage.addEventListener("contextmenu", (event) => event.preventDefault());
-    document.addEventListener("pointerlockchange", () => this.#stage.classList.toggle("locked", this.isLocked));
+    this.#stage.addEventListener("pointerdown", (event) => this.#onDown(event), { signal });
+    this.#stage.addEventListener("pointermove", (event) => this.#onMove(event), { signal });
+    this.#stage.addEventListener("pointerup", (event) => this.#onUp(event, true), { signal });
+    this.#stage.addEventListener("pointercancel", (event) => this.#onUp(event, false), { signal });
+    this.#stage.addEventListener("contextmenu", (event) => event.preventDefault(), { signal });
+    const onLockChange = () => this.#stage.classList.toggle("locked", this.isLocked);
+    document.addEventListener("pointerlockchange", onLockChange, { signal });
   }
 
   /** @param {PointerEvent} event */

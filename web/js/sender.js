@@ -16,6 +16,8 @@ export class ControlSender {
   /** @type {number | null} */
   #frame = null;
   #lastSent = 0;
+  /** @type {ReturnType<typeof setInterval>[]} */
+  #timers = [];
 
   /** Whether only pings and reports of frames are sent, as by a client that watches. */
   isReadOnly = false;
@@ -45,8 +47,13 @@ export class ControlSender {
     this.#channel.on("message", (message) => {
       if (message.type === "pong") this.onPong(message.t, message.server_ns, performance.now());
     });
-    setInterval(() => this.#heartbeat(), HEARTBEAT_MS);
-    setInterval(() => this.#ping(), PING_MS);
+    this.#timers = [setInterval(() => this.#heartbeat(), HEARTBEAT_MS), setInterval(() => this.#ping(), PING_MS)];
+  }
+
+  /** Ends heartbeats and pings. */
+  stop() {
+    for (const timer of this.#timers) clearInterval(timer);
+    if (this.#frame !== null) cancelAnimationFrame(this.#frame);
   }
 
   /**

@@ -1,7 +1,7 @@
 import { createSession, joinSession, messageOf, Problem, SessionGrant, Unreachable } from "./api.js";
 import { refreshDemo } from "./demo_watch.js";
 import { Emitter } from "./emitter.js";
-import { storedGrant, storedMembership, storedTicket } from "./storage.js";
+import { hostOfPage } from "./host.js";
 import { Backoff, sleep, visible } from "./timing.js";
 import { TRANSPORT_LABELS, TRANSPORTS, unsupportedReason } from "./transports.js";
 import { unavailability } from "./unavailable.js";
@@ -51,7 +51,7 @@ export class Session extends Emitter {
   #context;
   #forced;
   #invitation;
-  #stored;
+  #host;
   /** @type {Transport | null} */
   #transport = null;
   /** @type {string[]} */
@@ -83,8 +83,9 @@ export class Session extends Emitter {
    * @param {() => Record<string, unknown>} context values of the fields for a new session
    * @param {Transport | null} forced the only transport to use, if any
    * @param {string | null} invitation token of the invitation by which the user joins another user's session
+   * @param {import("./host.js").Host} host
    */
-  constructor(demo, channel, createViewer, context, forced, invitation = null) {
+  constructor(demo, channel, createViewer, context, forced, invitation = null, host = hostOfPage(invitation)) {
     super();
     this.#demo = demo;
     this.#channel = channel;
@@ -92,7 +93,7 @@ export class Session extends Emitter {
     this.#context = context;
     this.#forced = forced;
     this.#invitation = invitation;
-    this.#stored = invitation === null ? storedGrant : storedMembership(invitation);
+    this.#host = host;
     channel.on("message", (message) => this.#onMessage(message));
   }
 
@@ -114,6 +115,10 @@ export class Session extends Emitter {
   /** Whether the rollout has ended: there are no more frames until a reset. */
   get isFinished() {
     return this.#finishedEpoch >= this.#epoch;
+  }
+
+  get #store() {
+    return this.#host.store;
   }
 
   /** Whether the user joins the session of another user. */
@@ -146,12 +151,22 @@ export class Session extends Emitter {
 
   /** Leaves the waiting line. */
   leaveLine() {
-    const ticket = this.#ticket;
-    if (!ticket) return;
-    storedTicket.value = null;
+    if (!this.#ticket) return;
+    this.#dropTicket();
     this.#run?.abort();
-    ticket.leave().catch(() => {}); // the ticket of an absent client expires
     this.#setState("ended", "You have left the line.");
+  }
+
+  /** Ends the session, or leaves the waiting line. */
+  close() {
+    this.#dropTicket();
+    this.#run?.abort();
+    this.#release();
+  }
+
+  #dropTicket() {
+    this.#ticket?.leave().catch(() => {}); // the ticket of an absent client expires
+    this.#store.ticket.value = null;
   }
 
   /** Tries WebRTC again after a fallback. */
@@ -272,7 +287,7 @@ export class Session extends Emitter {
     const grant = await this.#createGrant(signal);
     this.#adopt(grant, { active: true, epoch: 0, isFinished: false, role: grant.body.role ?? "owner" });
     this.#hasBeenLive = false;
-    this.#stored.value = grant.body;
+    this.#store.grant.value = grant.body;
     this.emit("created", grant);
     return grant;
   }
@@ -283,9 +298,9 @@ export class Session extends Emitter {
    * @returns {Promise<SessionGrant | null>}
    */
   async #restoreGrant() {
-    const body = this.#stored.value;
+    const body = this.#store.grant.value;
     if (!body) return null;
-    const grant = new SessionGrant(body);
+    const grant = new SessionGrant(body, this.#host.server);
     try {
       const described = await grant.describe();
       const { active, epoch, state, role } = described;
@@ -295,7 +310,7 @@ export class Session extends Emitter {
       return grant;
     } catch (error) {
       if (!(error instanceof Problem) || !error.isGone) throw error;
-      this.#stored.value = null;
+      this.#store.grant.value = null;
       return null;
     }
   }
@@ -328,11 +343,11 @@ export class Session extends Emitter {
   async #createGrant(signal) {
     for (;;) {
       this.#setState("connecting", "Starting a session");
-      if (this.#invitation !== null) return joinSession(this.#invitation, signal);
+      if (this.#invitation !== null) return joinSession(this.#invitation, signal, this.#host.server);
       try {
-        const answer = await createSession(this.#context(), storedTicket.value, signal);
+        const answer = await createSession(this.#context(), this.#store.ticket.value, signal, this.#host.server);
         if (answer instanceof SessionGrant) {
-          storedTicket.value = null;
+          this.#store.ticket.value = null;
           return answer;
         }
         await this.#waitInLine(answer, signal);
@@ -349,10 +364,10 @@ export class Session extends Emitter {
    */
   async #waitInLine(ticket, signal) {
     this.#ticket = ticket;
-    storedTicket.value = ticket.id;
+    this.#store.ticket.value = ticket.id;
     try {
       const isReserved = await waitInLine(ticket, (status) => this.emit("line", status), signal);
-      if (!isReserved) storedTicket.value = null;
+      if (!isReserved) this.#store.ticket.value = null;
       else if (document.hidden) this.emit("line", ticket.status);
       await visible();
     } finally {
@@ -380,7 +395,7 @@ export class Session extends Emitter {
    * @returns {Promise<string>} why it ended
    */
   async #watch(grant, signal) {
-    await refreshDemo(this.#demo, this.#invitation);
+    await refreshDemo(this.#demo, this.#invitation, this.#host.server, this.#host.reload);
     signal.throwIfAborted();
     if (!this.#transport) throw new Error("No transport was chosen");
     this.#setState("connecting", "Connecting");
@@ -433,7 +448,7 @@ export class Session extends Emitter {
   #drop() {
     const grant = this.#grant;
     this.#grant = null;
-    this.#stored.value = null;
+    this.#store.grant.value = null;
     this.#channel.close();
     return grant;
   }

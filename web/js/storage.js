@@ -1,4 +1,4 @@
-import { serverRoot } from "./api.js";
+import { Server } from "./server.js";
 
 /**
  * A value of this tab that survives a reload. Where the browser denies storage, it lasts as long as the page.
@@ -7,12 +7,17 @@ import { serverRoot } from "./api.js";
  */
 class StoredValue {
   #name;
+  #scope;
   /** @type {T | null} */
   #fallback = null;
 
-  /** @param {string} name */
-  constructor(name) {
+  /**
+   * @param {string} name
+   * @param {string | null} scope separates values of the same name; null for the path of the page's server
+   */
+  constructor(name, scope = null) {
     this.#name = name;
+    this.#scope = scope;
   }
 
   /** @returns {T | null} */
@@ -37,7 +42,7 @@ class StoredValue {
 
   /** Two servers below different paths of one host share the storage. */
   get #key() {
-    return `realtime-engine:${serverRoot().pathname}:${this.#name}`;
+    return `realtime-engine:${this.#scope ?? Server.ofPage().root.pathname}:${this.#name}`;
   }
 }
 
@@ -56,3 +61,25 @@ export function storedMembership(invitation) {
 
 /** @type {StoredValue<import("./api.js").GrantBody>} The session of this tab. */
 export const storedGrant = new StoredValue("session");
+
+/**
+ * @typedef {object} SessionStore what a session keeps over a reload
+ * @property {StoredValue<import("./api.js").GrantBody>} grant
+ * @property {StoredValue<string>} ticket
+ */
+
+/**
+ * @param {string | null} invitation of a tab that joins a session
+ * @returns {SessionStore} of the page's session
+ */
+export function pageStore(invitation) {
+  return { grant: invitation === null ? storedGrant : storedMembership(invitation), ticket: storedTicket };
+}
+
+/**
+ * @param {string} scope names the server and the place of the session in the page
+ * @returns {SessionStore} of a session in a page of another site
+ */
+export function embeddedStore(scope) {
+  return { grant: new StoredValue("session", scope), ticket: new StoredValue("ticket", scope) };
+}
