@@ -8,9 +8,27 @@
   const sight = (window.sight = { frames: 0 });
   const nextFrame = () => new Promise(requestAnimationFrame);
 
+  const shown = () => ["video", "canvas", "image"].map((id) => document.getElementById(id)).find((element) => !element.hidden);
+
+  const watched = new WeakSet();
+
+  /** Counts the frames of an element from its first use on; those of a canvas are counted as they are drawn. */
+  function watch(source) {
+    if (watched.has(source)) return;
+    watched.add(source);
+    const count = () => {
+      sight.frames += 1;
+      source.requestVideoFrameCallback(count);
+    };
+    if (source instanceof HTMLVideoElement) source.requestVideoFrameCallback(count);
+    else source.addEventListener("load", () => (sight.frames += 1));
+  }
+
   function grab() {
-    const source = ["video", "canvas", "image"].map((id) => document.getElementById(id)).find((element) => !element.hidden);
-    if (!(source.videoWidth || source.naturalWidth || (source.id === "canvas" && drawn))) return null;
+    const embedded = document.querySelector("realtime-engine");
+    const source = embedded ? embedded.session?.media : shown();
+    if (!(source?.videoWidth || source?.naturalWidth || (source instanceof HTMLCanvasElement && drawn))) return null;
+    watch(source);
     context.drawImage(source, 0, 0, WIDTH, HEIGHT);
     return context.getImageData(0, 0, WIDTH, HEIGHT).data.filter((_value, index) => index % 4 < 3);
   }
@@ -63,16 +81,4 @@
     sight.frames += 1;
     return drawImage.apply(this, given);
   };
-
-  addEventListener("DOMContentLoaded", () => {
-    const [video, image] = ["video", "image"].map((id) => document.getElementById(id));
-    if (!video) return; // the page of a gallery
-    const count = () =>
-      video.requestVideoFrameCallback(() => {
-        sight.frames += 1;
-        count();
-      });
-    count();
-    image.addEventListener("load", () => (sight.frames += 1));
-  });
 })();

@@ -54,6 +54,13 @@ async def test_a_demo_may_have_its_own_page_and_routes(tmp_path: Path) -> None:
         assert (await served.client.get("/demos/other/api/hello")).status_code == 404
 
 
+async def test_pages_of_allowed_origins_may_import_the_element() -> None:
+    async with in_process(allowed_origins=("https://site.example",)) as served:
+        for origin, allowed in (("https://site.example", "https://site.example"), ("https://other.example", None)):
+            module = await served.client.get("/realtime-engine.js", headers={"Origin": origin})
+            assert module.status_code == 200 and module.headers.get("access-control-allow-origin") == allowed
+
+
 async def test_code_has_its_type_whatever_the_machine_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mimetypes.guess_type", lambda *_, **__: ("text/plain", None))
     async with in_process() as served:

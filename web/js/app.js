@@ -1,42 +1,14 @@
-import { getDemo, messageOf } from "./api.js";
 import { DemoPage } from "./demo_page.js";
 import { byId } from "./dom.js";
+import { loadDemo } from "./load_demo.js";
 import { Overlay } from "./overlay.js";
 import { applyStyle } from "./page_style.js";
-import { Backoff, sleep } from "./timing.js";
+import { Server } from "./server.js";
 import { transportNamed } from "./transports.js";
 
 /** @import { Demo } from "./api.js" */
 
-const POLL_INTERVAL_MS = 500;
 const NEVER = new AbortController().signal;
-
-/**
- * Waits until the model is loaded or has failed, and shows the progress.
- *
- * @param {Overlay} overlay
- * @param {string | null} invitation
- * @returns {Promise<Demo>}
- */
-async function loadDemo(overlay, invitation) {
-  const backoff = new Backoff();
-  let isStyled = false;
-  for (;;) {
-    try {
-      const demo = await getDemo(invitation);
-      showDescription(demo);
-      if (!isStyled) applyStyle(demo.style);
-      isStyled = true;
-      if (demo.state !== "loading") return demo;
-      backoff.reset();
-      overlay.show("Loading the model", { text: demo.progress?.message, progress: demo.progress?.fraction ?? null });
-      await sleep(POLL_INTERVAL_MS, NEVER);
-    } catch (error) {
-      overlay.show(messageOf(error), { text: "Retrying", progress: null });
-      await sleep(backoff.next(), NEVER);
-    }
-  }
-}
 
 /** @param {Demo} demo */
 function showDescription({ title, name, description, gallery }) {
@@ -51,7 +23,23 @@ async function main() {
   const overlay = new Overlay();
   const query = new URLSearchParams(location.search);
   const invitation = query.get("watch") ?? query.get("join");
-  const demo = await loadDemo(overlay, invitation);
+  let isStyled = false;
+  const demo = await loadDemo({
+    server: Server.ofPage(),
+    invitation,
+    onDemo: (loaded) => {
+      showDescription(loaded);
+      if (!isStyled) applyStyle(loaded.style);
+      isStyled = true;
+      if (loaded.state !== "loading") return;
+      overlay.show("Loading the model", {
+        text: loaded.progress?.message,
+        progress: loaded.progress?.fraction ?? null,
+      });
+    },
+    onRetry: (message) => overlay.show(message, { text: "Retrying", progress: null }),
+    signal: NEVER,
+  });
   if (demo.state === "failed") {
     byId("status").textContent = "Failed";
     byId("status").dataset.state = "ended";

@@ -366,7 +366,7 @@ export class DemoPage {
 
   /** @param {ServerMessage} message */
   #onMessage(message) {
-    if (message.type === "frame" && message.rtp !== null) this.#frames.addIdentity(message.rtp, message);
+    if (message.type === "frame" && typeof message.rtp === "number") this.#frames.addIdentity(message.rtp, message);
     if (message.type === "timing") this.#stats.setTiming(message.stages, message.pipeline);
     if (message.type === "hud") this.#hud.show(message.values);
     if (message.type === "error") this.#showMessageError(message.error);
@@ -375,7 +375,7 @@ export class DemoPage {
 
   /** @param {import("./protocol.js").MessageError} error */
   #showMessageError({ detail, field: name }) {
-    const field = this.#form.field(name);
+    const field = this.#form.field(name ?? null);
     if (field) this.#form.showErrors(new Map([[field.name, detail]]));
     this.#toasts.show(field ? `${field.title}: ${detail}` : detail);
   }

@@ -26,9 +26,9 @@ export class FrameMatcher {
    * Adds the identity of a frame.
    *
    * @param {number} rtp RTP timestamp
-   * @param {Omit<FrameMessage, "type" | "rtp">} message
+   * @param {Pick<FrameMessage, "epoch" | "seq" | "index" | "action_seq">} message
    */
-  addIdentity(rtp, { epoch, seq, index, action_seq: actionSeq }) {
+  addIdentity(rtp, { epoch, seq, index, action_seq: actionSeq = null }) {
     add(this.#identities, rtp, { epoch, seq, index, actionSeq });
     this.#match(rtp);
   }

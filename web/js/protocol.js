@@ -42,40 +42,20 @@
  * @property {boolean} timing whether to reply with a `timing` message
  * @property {PresentedFrame[]} frames
  *
- * @typedef {object} SessionEvent
- * @property {"event"} type
- * @property {"attached" | "reset_done" | "active_changed" | "rejected" | "failed" | "finished" | "detached"} event
- * @property {number} epoch
- * @property {boolean} [active] for `active_changed`
- * @property {string} [reason] for `rejected`
- * @property {"full" | "invalid_context" | "model_error" | "not_attached" | "not_released" | "stopping"} [code] for
- *   `rejected`
- * @property {string} [error] for `failed`
- * @property {boolean} [fatal] for `failed`
+ * The messages of the server, as scripts/js_types.py writes them:
  *
- * @typedef {object} FrameMessage
- * @property {"frame"} type
- * @property {number} epoch
- * @property {number} seq
- * @property {number} index
- * @property {number | null} action_seq
- * @property {number | null} rtp
- *
- * @typedef {{ stage: string, p50: number, p95: number }} StageTiming quantiles in milliseconds
- * @typedef {{ stage: string, values: Record<string, number | string | null> }} StageStatistics
- *
- * @typedef {object} TimingMessage
- * @property {"timing"} type
- * @property {StageTiming[]} stages of the way from a key press to the screen
- * @property {StageStatistics[]} [pipeline] named values of each stage of the model, where it is a stage graph
- *
- * @typedef {{ type: "turn", ends_in_s: number | null, reason: "turn" | "idle" }} TurnMessage
- * @typedef {{ type: "role", role: import("./api.js").Role }} RoleMessage
- * @typedef {{ type: "takeover", state: "asked" | "withdrawn" | "refused", member: string }} TakeoverMessage
- * @typedef {{ type: "hud", values: Record<string, number> }} HudMessage
- * @typedef {{ type: "pong", t: number, server_ns: number }} PongMessage
- * @typedef {{ code: string, detail: string, field: string | null }} MessageError
- * @typedef {{ type: "error", error: MessageError }} ErrorMessage
+ * @typedef {import("../../clients/js/protocol.js").EventMessage} SessionEvent
+ * @typedef {import("../../clients/js/protocol.js").FrameMessage} FrameMessage
+ * @typedef {import("../../clients/js/protocol.js").StageTiming} StageTiming
+ * @typedef {import("../../clients/js/protocol.js").PipelineStageValues} StageStatistics
+ * @typedef {import("../../clients/js/protocol.js").TimingMessage} TimingMessage
+ * @typedef {import("../../clients/js/protocol.js").TurnMessage} TurnMessage
+ * @typedef {import("../../clients/js/protocol.js").RoleMessage} RoleMessage
+ * @typedef {import("../../clients/js/protocol.js").TakeoverMessage} TakeoverMessage
+ * @typedef {import("../../clients/js/protocol.js").HudMessage} HudMessage
+ * @typedef {import("../../clients/js/protocol.js").PongMessage} PongMessage
+ * @typedef {import("../../clients/js/protocol.js").ErrorBody} MessageError
+ * @typedef {import("../../clients/js/protocol.js").ErrorMessage} ErrorMessage
  * @typedef {PongMessage | ErrorMessage | SessionEvent | FrameMessage | TimingMessage | TurnMessage
  *   | RoleMessage | TakeoverMessage | HudMessage} ServerMessage
  */

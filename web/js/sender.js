@@ -45,7 +45,8 @@ export class ControlSender {
       this.#ping();
     });
     this.#channel.on("message", (message) => {
-      if (message.type === "pong") this.onPong(message.t, message.server_ns, performance.now());
+      if (message.type !== "pong" || typeof message.t !== "number") return;
+      this.onPong(message.t, message.server_ns, performance.now());
     });
     this.#timers = [setInterval(() => this.#heartbeat(), HEARTBEAT_MS), setInterval(() => this.#ping(), PING_MS)];
   }

@@ -439,7 +439,7 @@ export class Session extends Emitter {
     if (message.event === "detached") this.#viewer?.stop();
     if (message.event === "failed" && message.fatal) {
       this.#run?.abort();
-      this.#fail(new Error(message.error));
+      this.#fail(new Error(message.error ?? "The model failed"));
     }
     this.emit("event", message);
   }
