@@ -26,6 +26,7 @@ import { TakeOver } from "./takeover.js";
 import { Toasts } from "./toasts.js";
 import { unsupportedReason } from "./transports.js";
 import { TurnCountdown } from "./turn_countdown.js";
+import { UndoableReset } from "./undo.js";
 import { describeWait } from "./waiting_line.js";
 
 /** @import { FrameIdentity, Presentation } from "./frames.js" */
@@ -73,6 +74,7 @@ export class DemoPage {
   #session;
   #share;
   #takeOver;
+  #undo = new UndoableReset();
   #stats;
   /** @type {import("./session.js").State} */
   #state = "connecting";
@@ -217,10 +219,12 @@ export class DemoPage {
     const session = this.#session;
     session.on("state", (change) => this.#onState(change));
     session.on("created", () => {
+      this.#undo.onStart();
       this.#clock.clear();
       this.#onContextSent();
     });
     session.on("restored", ({ fields }) => {
+      this.#undo.onStart(Number.POSITIVE_INFINITY);
       this.#clock.clear();
       for (const [name, value] of Object.entries(fields)) this.#form.set(name, value);
       this.#onContextSent();
@@ -236,6 +240,7 @@ export class DemoPage {
     session.on("role", (role) => this.#onRole(role));
     this.#share.listen();
     this.#takeOver.listen();
+    this.#undo.listen();
     if (videoInput && Camera.isAvailable(this.#demo)) new Camera(this.#demo, videoInput.max_side, session).listen();
     if (!recording) return;
     const recorder = new Recorder(session, (text) => this.#toasts.show(text));
@@ -312,6 +317,7 @@ export class DemoPage {
   }
 
   async #reset() {
+    if (!(await this.#undo.confirm(this.#hasRollout))) return;
     const changed = Object.keys(this.#input.changedFields).length > 0;
     await this.#session.reset(changed ? this.#form.values : {});
     this.#onContextSent();
@@ -320,9 +326,15 @@ export class DemoPage {
   async #newSeed() {
     const { min = 0, max = MAX_SEED } = this.#form.field("seed") ?? {};
     const seed = min + Math.floor(Math.random() * (max - min + 1));
+    if (!(await this.#undo.confirm(this.#hasRollout))) return;
     await this.#session.reset({ ...this.#form.values, seed });
     this.#form.set("seed", seed);
     this.#onContextSent();
+  }
+
+  /** Whether there is a rollout that a reset ends. */
+  get #hasRollout() {
+    return this.#state === "live" && !this.#session.isFinished;
   }
 
   async #togglePause() {
@@ -411,6 +423,7 @@ export class DemoPage {
 
   /** @param {SessionEvent} event */
   #onEvent({ event, reason, error, fatal }) {
+    if (event === "reset_done") this.#undo.onStart();
     if (event === "reset_done") this.#dropPending();
     if (event === "rejected" && reason) this.#toasts.show(reason);
     if (event === "failed" && !fatal && error) this.#onFailure(error);
@@ -442,6 +455,7 @@ export class DemoPage {
     this.#isAsking = false;
     document.title = this.#title;
     if (state !== "live") this.#stats.clear();
+    if (state !== "live") this.#undo.cancel();
     const translucent = this.#display.resolution !== "";
     if (state === "connecting" || state === "reconnecting") {
       this.#overlay.show(text, { text: detail && `${detail} Retrying.`, progress: null, translucent });
