@@ -8,7 +8,9 @@ import itertools
 import json
 import logging
 import os
+import sys
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from realtime_engine.client import RealtimeClient
 from .support import OwnedSession, PaintEngine, Served, over_http, paint_demo, until
 
 CYCLES = int(os.environ.get("CYCLES", "6"))
+WARM_UP = 12 + CYCLES // 2  # imports, thread pools, the arenas of malloc
 MAX_GROWTH_MB = 10.0
 
 
@@ -41,6 +44,14 @@ class Resources:
             len(os.listdir("/proc/self/fd")),
             pages * os.sysconf("SC_PAGE_SIZE") / 2**20,
         )
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """Nothing is logged, because pytest keeps all records."""
+    logging.disable(logging.INFO)
+    yield
+    logging.disable(logging.NOTSET)
 
 
 async def settled() -> Resources:
@@ -98,8 +109,11 @@ async def join(served: Served) -> None:
 
 @pytest.mark.timeout(60 + 5 * CYCLES)
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the files of the process are counted in /proc")
-async def test_cycles_of_connecting_reloading_and_leaving_leave_nothing_behind() -> None:
-    async with over_http(paint_demo(PaintEngine(max_sessions=2))) as served:
+async def test_cycles_of_connecting_reloading_and_leaving_leave_nothing_behind(
+    capsys: pytest.CaptureFixture[str], quiet: None
+) -> None:
+    engine = PaintEngine(max_sessions=2)
+    async with over_http(paint_demo(engine)) as served:
 
         async def cycle(number: int) -> None:
             await [
@@ -111,14 +125,16 @@ async def test_cycles_of_connecting_reloading_and_leaving_leave_nothing_behind()
                 lambda: join(served),
             ][number % 6]()
             await until(lambda: served.runtime.sessions.occupied == 0)
+            engine.calls.clear()
 
-        for number in range(12):  # imports, thread pools and caches
+        for number in range(WARM_UP):
             await cycle(number)
         before = await settled()
         for number in itertools.islice(itertools.count(), CYCLES):
             await cycle(number)
         after = await settled()
-        logging.getLogger(__name__).info("%d cycles: %s -> %s", CYCLES, before, after)
+        with capsys.disabled():
+            sys.stdout.write(f"\n{CYCLES} cycles: {before} -> {after}\n")
         assert served.runtime.admission.waiting == 0
         assert after.tasks <= before.tasks and after.threads <= before.threads and after.files <= before.files
         assert after.resident_mb - before.resident_mb < MAX_GROWTH_MB
