@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "src" / "realtime_engine"
 PAGE = ROOT / "docs" / "architecture.md"
 BEGIN, END = "<!-- file map: written by scripts/file_map.py -->\n", "<!-- end of the file map -->\n"
-LAYERS = ("", "core", "examples", "testing", "infra", "integrations", "server", "client", "cli")
+LAYERS = ("", "core", "examples", "testing", "infra", "integrations", "server", "client", "cli", "notebook")
 
 
 def file_map() -> str:

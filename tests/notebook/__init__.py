@@ -1,0 +1,3 @@
+from ..extras import skip_without
+
+skip_without("serve")
