@@ -10,7 +10,7 @@ import pytest
 _PACKAGES = {
     "serve": (
         "PIL aiortc av cv2 fastapi httpx multipart prometheus_client pydantic rich simplejpeg starlette typer uvicorn "
-        "websockets yaml"
+        "watchfiles websockets yaml"
     ).split(),
     "torch": ["torch", "safetensors"],
     "otel": ["opentelemetry"],

@@ -28,6 +28,7 @@ from realtime_engine.cli.flags import (
     variable_of,
 )
 from realtime_engine.cli.run import RunConfig
+from realtime_engine.cli.serve import ServeConfig
 from realtime_engine.infra.webrtc import IceServer
 from realtime_engine.server import ServerConfig
 
@@ -77,6 +78,12 @@ def test_the_texts_of_flags_are_plain() -> None:
     texts = {each.name: each.default.help for each in config_parameters()}
     assert not [name for name, text in texts.items() if "`" in text]
     assert texts["lobby"].startswith("on shows every client")
+
+
+def test_the_command_adds_flags_with_texts() -> None:
+    own = {parameter.name: parameter.default.help for parameter in config_parameters(ServeConfig)}
+    assert [*own] == [field.name for field in fields(ServeConfig)] and all(own.values())
+    assert own["share"].startswith("Print how to publish")
 
 
 def test_host_and_port_have_texts_of_their_own() -> None:

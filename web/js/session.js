@@ -261,6 +261,7 @@ export class Session extends Emitter {
       // A session that is lost at once would be lost again, and so would the places of others.
       if (error.kind === "turn-over" || this.#isGuest || !this.#hasBeenLive) throw error;
       this.#drop();
+      this.#demo.received = Number.NEGATIVE_INFINITY; // a server that has been restarted may serve another demo
       this.#setState("reconnecting", "The session has ended. Starting a new one");
       return;
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Sequence
 from importlib import metadata
 
@@ -11,8 +12,9 @@ from ..infra.demo import Demo
 from ..infra.signals import exit_code
 from ..integrations.registry import DemoLoadError, load_demo
 from .commands import DEMO_COMMANDS, DEMO_HELP, DemoCommand
-from .console import CommandError, complain, out
+from .console import CommandError, complain, configure_logging, out
 from .list import print_demos, print_info
+from .reload import serve_reloading, wants_reload, without_reload
 
 _WRONG_USE = 2
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # of the command-line library under typer
@@ -22,6 +24,8 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code. A user error prints one line and returns 2."""
     arguments = list(arguments) or ["--help"]
     try:
+        if arguments[0] == "serve" and "--help" not in arguments and wants_reload(arguments, os.environ):
+            return _serve_reloading(without_reload(arguments))
         app = build_app(_demo_of(arguments), arguments[0])
         result = app(arguments, prog_name="realtime-engine", standalone_mode=False)
     except (CommandError, DemoLoadError) as error:
@@ -50,6 +54,12 @@ def build_app(demo: Demo | None, command: str = "serve") -> typer.Typer:
     app.command("list", help="List the named demos.")(print_demos)
     app.command("info", help="Show the manifest, controls, fields and options of a demo.")(_info)
     return app
+
+
+def _serve_reloading(arguments: Sequence[str]) -> int:
+    configure_logging("info")
+    command = next(command for command in DEMO_COMMANDS if command.name == "serve")
+    return serve_reloading(arguments, list(_positional(arguments[1:], command)))
 
 
 def _command_of(error: Exception) -> str:

@@ -28,7 +28,7 @@ from .flags import (
     with_default,
 )
 from .run import RunConfig, run_demo
-from .serve import serve_demo, serve_gallery
+from .serve import ServeConfig, serve_demo, serve_gallery
 
 DEMO_HELP = "Name of a demo (see: realtime-engine list), or a file: path/to/file.py:demo"
 
@@ -63,7 +63,11 @@ class DemoCommand:
         more = ""
         if demo is None:
             more = f"{self.name} DEMO --help shows the demo's own options too, which come after its name. "
-        variable = "REALTIME_ENGINE_PORT is --port" if self.config is ServerConfig else "REALTIME_ENGINE_OUT is --out"
+        variable = (
+            "REALTIME_ENGINE_PORT is --port"
+            if issubclass(self.config, ServerConfig)
+            else "REALTIME_ENGINE_OUT is --out"
+        )
         return f"{about.strip()}\n\n{more}Each option can also be set in the environment: {variable}."
 
     def function(self, demo: Demo | None) -> Callable[..., int]:
@@ -106,8 +110,8 @@ class DemoCommand:
 def _serve(demos: Sequence[Demo], values: Mapping[str, Any]) -> int:
     config = config_from(values)
     if len(demos) > 1:
-        return serve_gallery(demos, config)
-    return serve_demo(demos[0], config, _options(demos[0], values))
+        return serve_gallery(demos, config, share=values["share"])
+    return serve_demo(demos[0], config, _options(demos[0], values), share=values["share"])
 
 
 def _run(demos: Sequence[Demo], values: Mapping[str, Any]) -> int:
@@ -127,7 +131,7 @@ def _bench(demos: Sequence[Demo], values: Mapping[str, Any]) -> int:
 DEMO_COMMANDS = (
     DemoCommand(
         "serve",
-        ServerConfig,
+        ServeConfig,
         "Server",
         "Serve a demo, or several with a gallery.",
         "Serve {demo}.",

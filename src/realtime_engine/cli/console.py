@@ -17,7 +17,7 @@ from ..core.errors import RealtimeEngineError, describe
 from ..infra.demo import Demo
 
 LEVELS = ("debug", "info", "warning", "error")
-_LOUD = ("uvicorn", "aiortc", "aioice", "httpx", "websockets", "asyncio")  # too verbose at level info
+_LOUD = ("uvicorn", "aiortc", "aioice", "httpx", "websockets", "asyncio", "watchfiles")  # too verbose at level info
 
 _PIPED_WIDTH = 100_000  # of a pipe or file, in which nothing is wrapped
 

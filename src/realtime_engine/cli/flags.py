@@ -113,8 +113,9 @@ def with_default(text: str, default: object) -> str:
 
 def attribute_texts(owner: type) -> dict[str, str]:
     """The description of each name in the section ``Attributes`` of a docstring."""
+    inherited = [attribute_texts(base) for base in owner.__bases__ if base is not object]
     section = inspect.getdoc(owner).partition("Attributes:\n")[2].partition("\n\n")[0]  # type: ignore[union-attr]
-    texts: dict[str, str] = {}
+    texts = {name: text for each in inherited for name, text in each.items()}
     for entry in re.split(r"\n(?=    \S)", section):
         names, _, text = entry.partition(":")
         texts |= dict.fromkeys((name.strip() for name in names.split(",")), " ".join(text.split()))

@@ -9,6 +9,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import FrameType
 from urllib.parse import quote
 
@@ -21,6 +22,8 @@ from ..server import DemoServer, ServerConfig, create_app, create_gallery_app
 from ..server.engine_host import is_loading
 from ..server.gallery import Gallery
 from .console import CommandError, out
+from .reload import end_with_parent
+from .share import share_notes
 
 _log = logging.getLogger(__name__)
 
@@ -30,7 +33,20 @@ _MISTAKES = (ImportError, AttributeError, TypeError, FileNotFoundError)
 _TRANSPORTS = "WebRTC; WebCodecs where UDP is blocked; MJPEG everywhere"
 
 
-def serve_demo(demo: Demo, config: ServerConfig, options: BaseModel | None) -> int:
+@dataclass(frozen=True)
+class ServeConfig(ServerConfig):
+    """Settings of the command ``serve``.
+
+    Attributes:
+        share: print how to publish the server by a tunnel (cloudflared, ssh), and check the settings for it.
+        reload: watch the file of the demo and what it imports from its folder; restart the server after a change.
+    """
+
+    share: bool = False
+    reload: bool = False
+
+
+def serve_demo(demo: Demo, config: ServerConfig, options: BaseModel | None, *, share: bool = False) -> int:
     """Serve a demo until a signal ends it, and return the exit code.
 
     The first SIGINT or SIGTERM starts a graceful shutdown, limited by ``config.shutdown_timeout_s``. The second one
@@ -43,10 +59,10 @@ def serve_demo(demo: Demo, config: ServerConfig, options: BaseModel | None) -> i
         app = create_app(demo, config, options=options)
     except _MISTAKES as error:
         raise CommandError(f"demo {demo.name!r} cannot be served: {error}") from error
-    return _serve(app, config, lambda url: announce(demo, config, url))
+    return _serve(app, config, lambda url: announce(demo, config, url), share=share)
 
 
-def serve_gallery(demos: Sequence[Demo], config: ServerConfig) -> int:
+def serve_gallery(demos: Sequence[Demo], config: ServerConfig, *, share: bool = False) -> int:
     """As :func:`serve_demo` for several demos, with a gallery.
 
     Raises:
@@ -56,17 +72,18 @@ def serve_gallery(demos: Sequence[Demo], config: ServerConfig) -> int:
         app = create_gallery_app(demos, config)
     except _MISTAKES as error:
         raise CommandError(f"the demos cannot be served: {error}") from error
-    return _serve(app, config, lambda url: announce_gallery(app.state.gallery, config, url))
+    return _serve(app, config, lambda url: announce_gallery(app.state.gallery, config, url), share=share)
 
 
-def _serve(app: FastAPI, config: ServerConfig, announced: Callable[[str], None]) -> int:
+def _serve(app: FastAPI, config: ServerConfig, announced: Callable[[str], None], *, share: bool) -> int:
     try:
-        server = _Server(app, config, announced)
+        server = _Server(app, config, announced, share=share)
     except OSError as error:
         hint = " with --port" if error.errno == errno.EADDRINUSE else ""
         raise CommandError(f"{error.strerror or error}{hint}") from error
     for number in (signal.SIGINT, signal.SIGTERM):  # replaced by uvicorn's handlers while it runs
         signal.signal(number, _end_now)
+    end_with_parent()
     server.run()
     code = 0 if server.started else _FAILED
     if is_loading():
@@ -80,15 +97,18 @@ def _serve(app: FastAPI, config: ServerConfig, announced: Callable[[str], None])
 class _Server(DemoServer):
     """Calls a function with the URL of the page after start-up, and limits the time of a shutdown."""
 
-    def __init__(self, app: FastAPI, config: ServerConfig, announced: Callable[[str], None]) -> None:
+    def __init__(self, app: FastAPI, config: ServerConfig, announced: Callable[[str], None], *, share: bool) -> None:
         super().__init__(app, config, log_config=None, access_log=False)
         self._announced = announced
         self._options = config
+        self._share = share
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
             self._announced(self.url)
+            if self._share:
+                announce_tunnels(self._options, self.url)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Replace uvicorn's handler, which re-raises the signal and waits for the engine after a second signal."""
@@ -125,6 +145,12 @@ def announce_gallery(gallery: Gallery, config: ServerConfig, url: str) -> None:
 
 def _query(config: ServerConfig) -> str:
     return f"?token={quote(config.token, safe='')}" if config.token else ""
+
+
+def announce_tunnels(config: ServerConfig, url: str) -> None:
+    """Print how the server can be published."""
+    for note in share_notes(config, url):
+        _line("share", f"[yellow]{escape(note.text)}[/]" if note.is_warning else escape(note.text))
 
 
 def _audience(config: ServerConfig) -> str:
