@@ -59,7 +59,7 @@ def build_app(demo: Demo | None, command: str = "serve") -> typer.Typer:
 def _serve_reloading(arguments: Sequence[str]) -> int:
     configure_logging("info")
     command = next(command for command in DEMO_COMMANDS if command.name == "serve")
-    return serve_reloading(arguments, list(_positional(arguments[1:], command)))
+    return serve_reloading(arguments, list(_positional(arguments[1:], command.flags_with_value())))
 
 
 def _command_of(error: Exception) -> str:
