@@ -20,7 +20,7 @@ from ..support import until
 class Bench:
     """A pump between an outbox and a publisher."""
 
-    def __init__(self, layout: str, value_range: str, pool: ThreadPoolExecutor) -> None:
+    def __init__(self, layout: str, value_range: str, pool: ThreadPoolExecutor, chunk_shape: tuple[int, ...]) -> None:
         self.outbox = Outbox()
         self.publisher = FramePublisher()
         self.viewer = self.publisher.subscribe()
@@ -35,6 +35,7 @@ class Bench:
             fps=1000.0,
             budget_ms=100,
             hooks=PumpHooks(on_event=self._on_event, on_credit=self.credits.append),
+            chunk_shape=chunk_shape,
         )
 
     def _on_event(self, event: SessionEvent) -> bool:
@@ -47,9 +48,11 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench(layout: str = "thwc", value_range: str = "uint8") -> AsyncIterator[Bench]:
+async def bench(
+    layout: str = "thwc", value_range: str = "uint8", chunk_shape: tuple[int, ...] = ()
+) -> AsyncIterator[Bench]:
     with ThreadPoolExecutor(1) as pool:
-        one = Bench(layout, value_range, pool)
+        one = Bench(layout, value_range, pool, chunk_shape)
         running = asyncio.create_task(one.pump.run())
         yield one
         one.outbox.put_nowait(Detached("s", epoch=1))
@@ -86,7 +89,7 @@ async def test_no_frame_of_before_a_reset_is_shown_after_it() -> None:
     assert [type(event) for event in one.events] == [Attached, ResetDone, Detached]
 
 
-async def test_an_output_that_is_no_picture_is_told_once_and_ends_nothing() -> None:
+async def test_an_output_that_is_no_picture_is_reported_once_and_ends_nothing() -> None:
     async with bench() as one:
         for seq in range(3):
             one.chunk(seq, "no picture")
@@ -94,6 +97,19 @@ async def test_an_output_that_is_no_picture_is_told_once_and_ends_nothing() -> N
         assert (await one.viewer.next()).id.seq == 3
     failures = [event for event in one.events if isinstance(event, Failed)]
     assert len(failures) == 1 and "does not fit" in failures[0].error and not failures[0].fatal
+
+
+async def test_an_output_of_another_shape_than_declared_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with bench(chunk_shape=(2, 4, 4, 3)) as one:
+        one.chunk(0, pixels(5, frames=2))
+        assert (await one.viewer.next()).id.seq == 0
+        for seq in (1, 2):
+            one.chunk(seq, pixels(5))
+        while (await one.viewer.next()).id.seq < 2:
+            pass
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    expected = "session s: an output has the shape (1, 4, 4, 3); manifest() declares chunk_shape=(2, 4, 4, 3)"
+    assert warnings == [expected]
 
 
 async def test_an_engine_that_runs_ahead_is_held_until_playback_wants_more() -> None:

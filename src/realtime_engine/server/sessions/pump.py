@@ -23,7 +23,8 @@ from .playback_credit import PlaybackCredit
 
 _REPEAT_NS = 5 * NS_PER_S
 
-_log = LogLimiter(logging.getLogger(__name__), MONOTONIC)
+logger = logging.getLogger(__name__)
+_log = LogLimiter(logger, MONOTONIC)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +56,7 @@ class Pump:
         fps: frames per second of playback.
         budget_ms: the media-age budget in milliseconds.
         hooks: what is called.
+        chunk_shape: the shape that the engine declares for an output; ``()`` if it declares none.
 
     Attributes:
         last_message_ns: when the engine last sent something, in monotonic nanoseconds.
@@ -70,6 +72,7 @@ class Pump:
         fps: float,
         budget_ms: float,
         hooks: PumpHooks,
+        chunk_shape: tuple[int, ...] = (),
     ) -> None:
         self.last_message_ns = MONOTONIC.now_ns()
         self._reader = reader
@@ -79,6 +82,7 @@ class Pump:
         self._hooks = hooks
         self._player = PacedPlayer(Pacer(fps, budget_ms), self._publish)
         self._credit = PlaybackCredit(fps, budget_ms)
+        self._chunk_shape = chunk_shape
         self._finished: Finished | None = None  # until its last frame is published
         self._reported_error = ""
         self._report_again_ns = 0
@@ -124,6 +128,7 @@ class Pump:
         return self._hooks.on_event(event)
 
     async def _on_chunk(self, chunk: Chunk) -> None:
+        self._check_shape(chunk)
         try:
             pictures = await self._pictures(chunk.output)
         except Exception as error:  # the model's output may be anything
@@ -136,6 +141,14 @@ class Pump:
             self._credit.on_chunk(len(pictures), MONOTONIC.now_ns(), wants_more=self._player.wants_more())
             if self._credit.exhausted:
                 self._hooks.on_credit(False)
+
+    def _check_shape(self, chunk: Chunk) -> None:
+        """Warn once of an output of another shape than declared: it may still be a picture."""
+        shape = tuple(getattr(chunk.output, "shape", self._chunk_shape))
+        if self._chunk_shape and shape != self._chunk_shape:
+            text = "session %s: an output has the shape %s; manifest() declares chunk_shape=%s"
+            logger.warning(text, chunk.session_id, shape, self._chunk_shape)
+            self._chunk_shape = ()
 
     async def _pictures(self, output: Any) -> list[Picture]:
         if self._convert.is_free(output):

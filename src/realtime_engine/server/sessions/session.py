@@ -305,6 +305,7 @@ class DemoSession:
             resources.pool,
             fps=resources.fps,
             budget_ms=resources.config.media_age_budget_ms,
+            chunk_shape=resources.manifest.chunk_shape,
             hooks=PumpHooks(
                 on_event=self._on_event,
                 on_credit=self._on_credit,
