@@ -20,7 +20,9 @@ from ..support import until
 class Bench:
     """A pump between an outbox and a publisher."""
 
-    def __init__(self, layout: str, value_range: str, pool: ThreadPoolExecutor, chunk_shape: tuple[int, ...]) -> None:
+    def __init__(
+        self, layout: str, value_range: str, pool: ThreadPoolExecutor, chunk_shape: tuple[int, ...] = ()
+    ) -> None:
         self.outbox = Outbox()
         self.publisher = FramePublisher()
         self.viewer = self.publisher.subscribe()
