@@ -18,7 +18,7 @@ from .maze import MazeServer
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Playwright
 
-BLACKOUT_S = 5.0
+BLACKOUT_S = 10.0
 
 
 @pytest.fixture
@@ -54,3 +54,4 @@ def test_video_resumes_after_a_network_outage(wire: Network, server: MazeServer,
     walker.keep("start")
     with walker.holding("KeyE"):
         walker.until_elsewhere("start")
+    assert server.log.count(" started; ") == 1, "the page returns to its session"
