@@ -197,6 +197,30 @@ async def test_a_client_watches_the_session_of_another(server: Running, transpor
         assert server.sessions == {owner.session_id}
 
 
+@pytest.mark.parametrize("transport", ["webrtc", "mjpeg"])
+async def test_a_controller_sees_its_own_presses_and_takes_over(server: Running, transport: Transport) -> None:
+    async with RealtimeClient.connect(server.url, transport="none") as owner:
+        async with httpx.AsyncClient(base_url=server.url) as http:
+            headers, role = {"Authorization": f"Bearer {owner.session_token}"}, {"role": "controller"}
+            invited = await http.post(f"/api/sessions/{owner.session_id}/invitations", json=role, headers=headers)
+        for _ in range(5):
+            owner.release("KeyW")  # its numbers are ahead of those of the guest
+        async with RealtimeClient.join(f"{server.url}{invited.json()['link']}", transport=transport) as guest:
+            assert (owner.role, guest.role) == ("owner", "controller")
+            frame = await first_frame_shaped_by(guest, guest.press("KeyW"))
+            assert frame.pixels.mean() > MIDDLE
+            assert not await guest.take_over()
+            while (asked := await owner.next_event(TIMEOUT_S))["type"] != "takeover":
+                pass
+            await owner.answer_take_over(asked["member"], accept=True)
+            while guest.role != "owner":
+                await guest.next_event(TIMEOUT_S)
+            assert await guest.take_over()
+            await guest.reset()
+            with pytest.raises(RefusedError, match="controller of the session may not"):
+                await owner.reset()
+
+
 @pytest.mark.parametrize("link", ["http://127.0.0.1:8000/", "127.0.0.1/?watch=x", "http://127.0.0.1/?watch="])
 async def test_a_link_without_an_invitation_is_refused(link: str) -> None:
     with pytest.raises(ValueError, match="link must contain|base_url must be"):

@@ -45,7 +45,7 @@ class MjpegStream:
             raise ValueError(f"idle_repeat_s must be seconds above 0, got {idle_repeat_s!r}")
         self._jpegs = jpegs
         self._idle_repeat_s = idle_repeat_s
-        self._newest: tuple[JpegFrame, int, bytes] | None = None
+        self._newest: tuple[JpegFrame, dict[int, bytes]] | None = None
 
     async def parts(self, slot: Callable[[], int] = slot_zero) -> AsyncIterator[bytes]:
         """The body for one viewer; each part is the newest picture when the viewer has received the one before.
@@ -80,11 +80,13 @@ class MjpegStream:
             return last if last is not None and last.id.epoch >= self._jpegs.epoch else None
 
     def _part(self, picture: JpegFrame, slot: int) -> bytes:
-        """The part of a picture, made once for successive viewers with the same slot."""
-        if self._newest is None or self._newest[0] is not picture or self._newest[1] != slot:
-            identified = JpegFrame(picture.data, picture.id.seen_by(slot))
-            self._newest = (picture, slot, encode_part(identified))
-        return self._newest[2]
+        """The part of a picture, made once for all viewers with the same slot."""
+        if self._newest is None or self._newest[0] is not picture:
+            self._newest = (picture, {})
+        parts = self._newest[1]
+        if slot not in parts:
+            parts[slot] = encode_part(JpegFrame(picture.data, picture.id.seen_by(slot)))
+        return parts[slot]
 
 
 def encode_part(picture: JpegFrame) -> bytes:

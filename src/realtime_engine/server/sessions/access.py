@@ -86,8 +86,8 @@ class Member:
 
     @property
     def frame_slot(self) -> int:
-        """The slot whose newest action the frames sent to it name; 0 for viewers."""
-        return 0 if self.slot is None else self.slot
+        """The slot whose newest action the frames sent to it name; -1 without a slot, so that they name none."""
+        return -1 if self.slot is None else self.slot
 
     @contextlib.contextmanager
     def connection(self) -> Iterator[asyncio.Event]:
