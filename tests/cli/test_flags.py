@@ -77,6 +77,7 @@ def test_every_field_of_the_configuration_has_a_flag_with_a_text() -> None:
 def test_the_texts_of_flags_are_plain() -> None:
     texts = {each.name: each.default.help for each in config_parameters()}
     assert not [name for name, text in texts.items() if "`" in text]
+    assert "Default" not in texts["root_path"]
     assert texts["lobby"].startswith("on shows every client")
 
 

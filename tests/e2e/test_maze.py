@@ -136,6 +136,7 @@ def test_a_shared_session_is_watched_and_not_controlled(small_server: MazeServer
     owner = visit(small_server).until_live()
     owner.page.click("#share")
     expect(owner.page.locator("#share-dialog")).to_be_visible()
+    expect(owner.page.locator("#share-note")).to_contain_text("works on this computer only")
     link = owner.page.locator("#share-link").input_value()
     picture = np.frombuffer(owner.page.locator("#share-qr").screenshot(), np.uint8)
     assert cv2.QRCodeDetector().detectAndDecode(cv2.imdecode(picture, cv2.IMREAD_GRAYSCALE))[0] == link

@@ -4,6 +4,7 @@ import { byId } from "./dom.js";
 /** @import { Invitation, Role } from "./api.js" */
 
 const MEMBERS_INTERVAL_MS = 3000;
+const LOOPBACK = /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/;
 
 /** The dialog that shares the session: links to watch and to control it, and who has joined. */
 export class ShareDialog {
@@ -47,6 +48,7 @@ export class ShareDialog {
   }
 
   async #open() {
+    byId("share-note").hidden = !LOOPBACK.test(location.hostname);
     await this.#showLink();
     this.#dialog.showModal();
     this.#run(() => this.#showMembers());

@@ -104,8 +104,8 @@ def variable_of(flag: str) -> str:
 
 
 def with_default(text: str, default: object) -> str:
-    """Append the default to ``text``, unless it is ``None``."""
-    if default is None:
+    """Append the default to ``text``, unless it is ``None`` or empty."""
+    if default in (None, ""):
         return text
     sentence = text if not text or text.endswith((".", "!", "?")) else text + "."
     return f"{sentence} Default: {_shown(default)}.".strip()
