@@ -78,7 +78,7 @@ def test_a_comparison_passes_or_fails(tmp_path: Path, capsys: pytest.CaptureFixt
     assert run([*common, "--seed", "3", "--out", str(golden)]) == 0
     again = [*common, "--compare", str(golden / "maze.mp4"), "--out", str(tmp_path / "out"), "--overwrite"]
     assert run([*again, "--seed", "3"]) == 0
-    assert "equal" in capsys.readouterr().out
+    assert "identical" in capsys.readouterr().out
     assert compare_films(golden / "maze.mp4", tmp_path / "out" / "maze.mp4").frames == 6
     assert run([*again, "--seed", "4"]) == 1
     assert "below --least-psnr 40" in " ".join(capsys.readouterr().err.split())

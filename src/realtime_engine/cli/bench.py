@@ -119,7 +119,11 @@ def _conclude(points: list[CapacityPoint], capacity: int, numbers: Path, picture
     if points[-1].is_in_time:
         full = most == capacity
         limit = ", the maximum of the engine (see its options)" if full else ""
-        out.print(f"{most} sessions are in time{limit}")
+        out.print(f"in time: {_sessions(most)}{limit}")
     else:
-        out.print(f"{most} sessions are in time, {points[-1].sessions} are not")
+        out.print(f"in time: {_sessions(most)}; late: {_sessions(points[-1].sessions)}")
     out.print(f"{escape(str(numbers))}, {escape(str(picture))}", soft_wrap=True)
+
+
+def _sessions(count: int) -> str:
+    return "1 session" if count == 1 else f"{count} sessions"

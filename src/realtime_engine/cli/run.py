@@ -264,7 +264,7 @@ def _print_summary(files: _Files, run: _Run, stats: Mapping[str, Any]) -> None:
 
 
 def _decibels(value: float) -> str:
-    return "equal" if math.isinf(value) else f"{value:.2f} dB"
+    return "identical" if math.isinf(value) else f"{value:.2f} dB"
 
 
 def _line(name: str, text: str) -> None:

@@ -73,7 +73,7 @@ class Rootless(RootModel[int]):
         ({"fields": dict}, "fields must be a subclass of pydantic.BaseModel"),
         ({"fields": Fields()}, "fields must be a subclass of pydantic.BaseModel"),
         ({"fields": Rootless}, "fields must be a subclass of pydantic.BaseModel with named fields"),
-        ({"fields": Required}, "fields: Required.prompt needs a default"),
+        ({"fields": Required}, "fields: Required.prompt must have a default"),
         ({"fields": Aliased}, "fields: Aliased.prompt has an alias"),
         ({"fields": Invalid}, "fields: Invalid must have valid defaults"),
         ({"fields": Raising}, "fields: Raising must have valid defaults"),

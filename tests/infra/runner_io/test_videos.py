@@ -165,7 +165,7 @@ def test_every_tick_shows_what_is_shown_then(steps: list[int], fps: Fraction, be
 
 def test_sound_alone_is_refused(tmp_path: Path) -> None:
     for load in (load_video, load_first_frame):
-        with pytest.raises(InputError, match=r"a\.mp4: there is no video in it, only audio; give a film"):
+        with pytest.raises(InputError, match=r"a\.mp4: there is no video in it, only audio; give a video file"):
             load(sound(tmp_path / "a.mp4"))
 
 
@@ -182,13 +182,13 @@ def test_a_film_without_pictures_is_refused(tmp_path: Path) -> None:
 def test_a_film_without_its_end_is_refused(tmp_path: Path, size: int) -> None:
     path = film(tmp_path / "a.mp4")
     path.write_bytes(path.read_bytes()[:size])
-    with pytest.raises(InputError, match=r"a\.mp4: it is not a film, or its beginning or end is missing"):
+    with pytest.raises(InputError, match=r"a\.mp4: it is not a video, or its beginning or end is missing"):
         load_video(path)
 
 
 def test_what_is_no_film_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.mp4").write_text("words\n" * 100)
-    with pytest.raises(InputError, match=r"a\.mp4: it is not a film"):
+    with pytest.raises(InputError, match=r"a\.mp4: it is not a video"):
         load_first_frame(tmp_path / "a.mp4")
 
 

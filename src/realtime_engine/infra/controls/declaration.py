@@ -238,7 +238,10 @@ def _check_fields(model: object) -> None:
         raise ValueError(f"fields must be a subclass of pydantic.BaseModel with named fields, got {model!r}")
     for name, info in model.model_fields.items():
         if info.is_required():
-            raise ValueError(f"fields: {model.__name__}.{name} needs a default: it has a value before a client sets it")
+            raise ValueError(
+                f"fields: {model.__name__}.{name} must have a default, which counts until a client sets the field; "
+                "name it in required_context too if each session has to set it"
+            )
         if info.alias is not None or info.validation_alias is not None or info.serialization_alias is not None:
             raise ValueError(f"fields: {model.__name__}.{name} has an alias; aliases are not supported")
     try:

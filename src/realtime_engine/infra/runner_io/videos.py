@@ -54,7 +54,7 @@ class Film:
             self._container = av.open(file, container_options={"protocol_whitelist": "none"}, metadata_errors="replace")
         except (av.FFmpegError, OSError) as error:
             raise InputError(
-                source, f"it is not a film, or its beginning or end is missing ({error.strerror})", "get it again"
+                source, f"it is not a video, or its beginning or end is missing ({error.strerror})", "get it again"
             ) from error
         try:
             self._stream = self._video_stream()
@@ -88,7 +88,7 @@ class Film:
 
     def empty(self) -> InputError:
         """The error for a file without frames."""
-        return InputError(self.source, "it has no frame", "give a film with at least one picture")
+        return InputError(self.source, "it has no frame", "give a video with at least one picture")
 
     def __enter__(self) -> Film:
         return self
@@ -102,7 +102,7 @@ class Film:
         if not self._container.streams.video:
             kinds = sorted({stream.type for stream in self._container.streams})
             has = f"only {' and '.join(kinds)}" if kinds else "nothing at all"
-            raise InputError(self.source, f"there is no video in it, {has}", "give a film")
+            raise InputError(self.source, f"there is no video in it, {has}", "give a video file")
         stream = self._container.streams.video[0]
         context = stream.codec_context
         if context is None:

@@ -90,7 +90,7 @@ def load_model(options: Options) -> DreamModel:
         WeightsError: the weights are unusable or do not run on the device.
         ValueError: an option is invalid.
     """
-    require("torch", "torch", "dream")
+    require("torch", "torch", "serve this demo")
     from .building import build_model
 
     return build_model(options)

@@ -17,14 +17,14 @@ class Fields(BaseModel):
     """Fields of a session."""
 
     effect: Literal["sketch", "pixelate", "posterise", "none"] = Field("sketch", title="Effect")
-    strength: float = Field(0.5, ge=0, le=1, title="Strength", description="How much of it.")
+    strength: float = Field(0.5, ge=0, le=1, title="Strength", description="Strength of the filter.")
     mirrored: bool = Field(True, title="Mirror image", description="Left and right as in a mirror.")
 
 
 class Options(BaseModel):
     """Options of the mirror."""
 
-    max_sessions: int = Field(8, ge=1, le=64, description="People who look into it at the same time.")
+    max_sessions: int = Field(8, ge=1, le=64, description="Maximum number of sessions.")
     width: int = Field(640, ge=16, le=1920, description="Width of a frame in pixels.")
     height: int = Field(360, ge=16, le=1080, description="Height of a frame in pixels.")
     fps: float = Field(30.0, gt=0, le=120, description="Frames per second.")
@@ -47,7 +47,7 @@ def to_conditioning(window: ControlWindow) -> Mapping[str, Any]:
 demo = Demo(
     name="mirror",
     title="The Mirror",
-    description="Look into it with your camera, or give it a picture or a film, and see it redrawn live.",
+    description="Look into it with your camera, or give it a picture or a video file, and see it redrawn live.",
     build=build,
     controls=Controls(fields=Fields),
     to_conditioning=to_conditioning,

@@ -67,6 +67,11 @@ class IdleTracker:
         """Whether another controller than the owner is connected, which keeps a session that its owner has left."""
         self._is_shared = shared
 
+    @property
+    def has_left(self) -> bool:
+        """Whether the owner's page has been closed since the last activity."""
+        return self._left_ns is not None
+
     def wants_frames(self, now_ns: int) -> bool:
         """Whether the session has viewers, or had one within the grace period."""
         return self._watched or now_ns - self._last_view_ns < self._grace_ns
@@ -140,6 +145,11 @@ class IdleTimer:
     def idle_s(self) -> float:
         """Seconds since the session was last watched or controlled; 0 while it is watched."""
         return self._tracker.idle_ns(self._clock.now_ns()) / NS_PER_S
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the owner's page has been closed since the last activity."""
+        return self._tracker.has_left
 
     @property
     def is_connected(self) -> bool:

@@ -437,7 +437,8 @@ class DemoSession:
         self.run_state.set_paused(PauseReason.UNWATCHED, not wanted)
 
     def _on_idle_timeout(self) -> None:
-        logger.info("session %s is idle and ends", self.id)
+        cause = "its page was closed" if self.idle.has_left else "it is idle"
+        logger.info("session %s ends, because %s", self.id, cause)
         self.end("it was idle")
 
     def _send_active(self, active: bool) -> None:
