@@ -508,6 +508,23 @@ test("an invited user joins once, also after a reload, and does not end the sess
   assert.deepEqual(requests, ["POST /api/invitations", "POST /api/sessions/s1/leave", "GET /api/sessions/s1"]);
 });
 
+test("a guest whose invitation is revoked reads why", async () => {
+  let isRevoked = false;
+  const { states, viewer, goLive, advance } = setUpGuest((request) => {
+    if (request === "POST /api/invitations") return jsonResponse(201, { ...CREATED, role: "viewer" });
+    return isRevoked
+      ? jsonResponse(401, { type: "urn:realtime-engine:problem:token", detail: "Send the session's token." })
+      : null;
+  });
+  await goLive();
+  isRevoked = true;
+  viewer().lose("the connection was lost");
+  await settled();
+  await advance(20_000);
+  await settled();
+  assert.equal(states.at(-1), "ended: The owner has stopped sharing the session.");
+});
+
 test("a watched session that ends is not replaced", async () => {
   let isGone = false;
   const { requests, states, viewer, goLive, advance } = setUpGuest((request) => {

@@ -466,7 +466,9 @@ export class Session extends Emitter {
     this.emit("turn", { seconds: null, isIdle: false });
     if (error instanceof Problem && error.status === 422) this.emit("invalid", error);
     else if (error instanceof Problem && error.kind === "turn-over") this.emit("turnOver", null);
-    else this.#setState("ended", messageOf(error));
+    else if (this.#isGuest && error instanceof Problem && error.kind === "token") {
+      this.#setState("ended", "The owner has stopped sharing the session.");
+    } else this.#setState("ended", messageOf(error));
   }
 
   /**
